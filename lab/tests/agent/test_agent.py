@@ -17,7 +17,7 @@ import pytest
 from ports import free_port, is_free
 from processes import marked
 
-from wirespeed.agent import duet, files, leftovers, main, sampling
+from wirespeed.agent import children, duet, files, leftovers, main, sampling
 from wirespeed.agent.children import Child, Refused, is_alive
 from wirespeed.agent.helpers import Helpers
 from wirespeed.errors import BusyError, HostError
@@ -471,6 +471,31 @@ def test_a_program_is_held_back_until_its_instant(host, tmp_path):
     assert float((tmp_path / "out").read_text()) >= at
     with pytest.raises(HostError, match="program no-such not found"):
         spawn(host, tmp_path, argv=("no-such",), at=at, env={"PATH": "/bin"})
+
+
+def test_a_long_file_of_the_kernel_is_read_to_its_end(tmp_path):
+    """Of /proc/stat with hundreds of cores the last lines were missing, and counted as 0."""
+    (tmp_path / "stat").write_text("intr " + "0 " * 50_000 + "\nctxt 7\n")
+    handle = sampling.open_fd(str(tmp_path / "stat"))
+    assert sampling.pread(handle).endswith(b"\nctxt 7\n")
+    os.close(handle)
+
+
+def test_a_signal_that_is_not_permitted_stops_nothing_else(monkeypatch):
+    """A server under sudo: the agent died in its end, and left the others, settings and folders."""
+    def not_permitted(pid, sign):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", not_permitted)
+    child = Child("app", os.getpid(), None)
+    child.terminate()
+    child.kill()
+
+
+def test_sudo_is_refused_where_what_it_starts_could_not_be_ended(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Refused, match="sudo starts a program that this user could not end"):
+        children.spawn({"argv": ["/usr/bin/sudo", "./server"]}, None, "mark")
 
 
 def test_silence_longer_than_the_lease_ends_everything(tmp_path):

@@ -1,6 +1,7 @@
 """`wirespeed init`: the recipe of a user's own server is tried, written and valid."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -121,6 +122,33 @@ def test_an_answer_after_the_command_has_ended_is_that_of_a_process_it_left(monk
     monkeypatch.setattr(tryout, "_request", lambda *_: tryout.Answer(200, 5))
     with pytest.raises(tryout._Silent, match="ended with exit code 0"):
         tryout._answer(process, tryout.descendants(os.getpid()), 1, "/")
+
+
+def test_a_server_that_this_user_may_not_end_is_named(monkeypatch):
+    """`sudo ./server`: the user read "operation not permitted", and the server went on unnamed."""
+    kill, refused = os.kill, []
+
+    def not_permitted(pid, sign):
+        refused.append(pid)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", not_permitted)
+    monkeypatch.setattr(tryout, "TERM_S", 0.1)
+    monkeypatch.setattr(tryout, "KILL_S", 0.1)
+    try:
+        with pytest.raises(RunError) as ended:
+            tryout.ask(shlex.split(SERVER), free_port(), "/")
+        assert f"process {refused[0]} goes on, and this user cannot end it" in str(ended.value)
+        assert is_alive(refused[0])
+    finally:
+        kill(refused[0], signal.SIGKILL)
+        os.waitpid(refused[0], 0)
+
+
+def test_sudo_is_refused_before_it_starts_anything(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(InputError, match="sudo starts a program that this user could not end"):
+        tryout.ask(["/usr/bin/sudo", "./server"], free_port(), "/")
 
 
 def test_colours_of_a_server_that_ends_are_not_in_the_message():

@@ -24,6 +24,7 @@ PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNET = 0x40000000
 REAPED_S = 5.0  # until what was killed has left its cgroup
 THREADS = 17  # the place of their number in /proc/PID/stat after the name
+ELEVATORS = ("sudo", "doas", "su", "pkexec", "run0")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -194,10 +195,20 @@ class Child:
 
 
 def send_signal(pid: int, number: int) -> None:
+    """Where this user may: a program that sudo started is another user's, and goes on."""
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         pass
+
+
+def refuse_elevation(program: str) -> None:
+    """Raises Refused for a program that starts others as root: nothing here could end them."""
+    name = os.path.basename(program)
+    if name in ELEVATORS and os.geteuid() != 0:
+        raise Refused(
+            f"{name} starts a program that this user could not end (run all of it as root instead)"
+        )
 
 
 def stat_fields(pid: int) -> list[str]:
@@ -266,6 +277,7 @@ def spawn(message: dict[str, Any], cgroup: str | None, mark: str) -> int:
     """Forks and execs; what goes wrong before exec comes back through a pipe as an errno."""
     if message.get("at") and not shutil.which(message["argv"][0], path=message["env"]["PATH"]):
         raise Refused("program {} not found".format(message["argv"][0]))
+    refuse_elevation(message["argv"][0])
     account = account_of(message["user"]) if message.get("user") else None
     report_read, report_write = os.pipe()
     parent = os.getpid()

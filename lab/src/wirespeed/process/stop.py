@@ -27,6 +27,7 @@ def stop(fleet: Fleet, running: Sequence[Started], grace_s: float = GRACE_S) -> 
             killed += answer["killed"]
             if answer["left"]:
                 raise ProcessError(
-                    f"{', '.join(answer['left'])} cannot be killed (uninterruptible I/O)"
+                    f"{', '.join(answer['left'])} cannot be killed (it is another user's, or in "
+                    "uninterruptible I/O)"
                 )
     return killed

@@ -17,9 +17,11 @@ from wirespeed.agent import ready
 from wirespeed.agent.children import (
     LIBC,
     PR_SET_CHILD_SUBREAPER,
+    Refused,
     clean_environment,
     descendants,
     is_alive,
+    refuse_elevation,
     send_signal,
 )
 from wirespeed.errors import InputError, RunError
@@ -42,6 +44,10 @@ class Answer:
 def ask(argv: Sequence[str], port: int, path: str, cwd: str = ".") -> Answer:
     """The 2xx answer of the started command; it is ended afterwards, with everything it started."""
     command = [word.replace("{port}", str(port)) for word in argv]
+    try:
+        refuse_elevation(command[0])
+    except Refused as why:
+        raise InputError(str(why)) from None
     _refuse_taken(port)
     others = descendants(os.getpid())
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that daemons become our children too
@@ -144,6 +150,12 @@ def _end(others: set[int]) -> None:
             send_signal(pid, sign)
         while _started(others) and time.monotonic() < deadline:
             time.sleep(0.02)
+    if left := _started(others):
+        pids = ", ".join(map(str, sorted(left)))
+        raise RunError(
+            f"the server's process {pids} goes on, and this user cannot end it: it is another "
+            "user's, as under sudo, or in uninterruptible I/O (end it, and run all of it as root)"
+        )
 
 
 def _started(others: set[int]) -> set[int]:
