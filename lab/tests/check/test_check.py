@@ -1,6 +1,7 @@
 """`wirespeed check`: the laws on small tables, and what they find in the published ones."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,39 @@ def test_littles_law_names_the_mean_that_would_fit(tmp_path):
     (finding,) = found(tmp_path, text, "Little's law")
     assert "server b" in finding.where
     assert "5 × the 100" in finding.says and "mean is 10.00 ms, not 50.00 ms" in finding.says
+
+
+@pytest.mark.parametrize("table_of", [
+    "connections,rps,latency_mean\n100,150k,0.667ms\n",
+    "connections,rps,latency_mean\n100,0.15M,0.667ms\n",
+    "connections,rps,latency_mean\n100,150krps,0.667ms\n",
+    "connections,rps,latency_mean\n100,9000kreq/min,0.667ms\n",
+    "connections,rps (k),latency_mean\n100,150,0.667ms\n",
+    "connections,rps_k,latency_mean\n100,150,0.667ms\n",
+    "connections,rps_max,latency_mean\n100,150000,0.667ms\n",
+    "connections,metric,value,unit\n100,rps,150,kreq/s\n100,latency_mean,0.667,ms\n",
+    "connections,metric,value,unit\n100,rps_max,9000,k/min\n100,latency_mean,0.667,ms\n",
+])  # fmt: skip
+def test_the_unit_of_a_rate_counts(tmp_path, table_of):
+    """`150k`, as wrk prints it, was 150: 0.001 × the connections that there were."""
+    path = tmp_path / "figures.csv"
+    path.write_text(table_of)
+    (case,) = table.read(path)
+    assert case.metrics["rate"] == pytest.approx(150_000)
+    assert not laws.check([case])
+
+
+@pytest.mark.parametrize(("row", "why"), [
+    ("rps\n150 potatoes\n", "rps: unknown unit 'potatoes' of a rate"),
+    ("rps (ms)\n150\n", "unknown unit 'ms' of a rate"),
+    ("metric,value,unit\ngain,1.5,x\n", "unknown unit 'x' of a gain"),
+    ("rps,reconnects\n150,3ms\n", "unknown unit 'ms' of reconnects"),
+])  # fmt: skip
+def test_an_unknown_unit_of_a_plain_figure_is_refused(tmp_path, row, why):
+    path = tmp_path / "figures.csv"
+    path.write_text(row)
+    with pytest.raises(InputError, match=re.escape(why)):
+        table.read(path)
 
 
 def test_a_full_link_is_named_and_one_beyond_its_rate_is_broken(tmp_path):

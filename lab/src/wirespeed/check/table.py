@@ -7,7 +7,7 @@ Three forms are read:
     one case a row     a column for each metric, with its unit behind it: `latency_mean_ms`
     JSON               a list of objects, one a case; arenas publish such files
 
-A value may have its unit itself: `188us`, `344.12MB/s`.
+A value may have its unit itself: `188us`, `344.12MB/s`, `150k`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ METRICS = {
 }
 _CALLED = {name: metric for metric, names in METRICS.items() for name in names.split()}
 _PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)(?:_latency)?")
-_WITH_UNIT = re.compile(r"([\d.,]+)\s*([a-zA-Zµ]+(?:/s)?)")
+_WITH_UNIT = re.compile(r"([\d.,]+)\s*([a-zA-Zµ]+(?:/[a-z]+)?)")
 
 #: Names of columns with parallel workers, and with open connections.
 WORKERS = ("instances_or_connections", "instances", "workers", "processes", "cores", "threads")
@@ -54,6 +54,15 @@ _TIME_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _BITS = {"b": 1.0, "B": 8.0}
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _BIT_RATE = re.compile(r"([kKMG]?)(b|B|bit|bps)(?:/s|ps|s)?")
+
+#: `req/s`, `k`, `krps`, `Mreq/s`, `req/min`.
+_RATE = re.compile(
+    r"([kKMG]?)"
+    r"(?:(?:1|conns?|connections|reqs?|requests|responses|transactions|queries)?"
+    r"/(s|sec|second|min|minute)|[rtq]p(s|m))?"
+)
+_COUNTS = {"gain_printed": {"": 1.0, "%": 1.0, "percent": 1.0}, "reconnects": _PREFIX}
+_EXAMPLES = {"rate": "req/s, k or M", "gain_printed": "%", "reconnects": "k or M"}
 
 Keys = tuple[tuple[str, str], ...]
 
@@ -189,7 +198,9 @@ def metric_of(head: str) -> tuple[str, str] | None:
     for name, unit in ((head, ""), *(_split(head, at) for at in _cuts(head))):
         plain = name.strip().lower()
         if plain in _CALLED:
-            return _CALLED[plain], unit
+            metric = _CALLED[plain]
+            is_word = metric in _EXAMPLES and head[len(name) :][:1] == "_"  # `rps_max`
+            return metric, "" if is_word and _factor(metric, unit) is None else unit
         if match := _PERCENTILE.fullmatch(plain):
             return f"p{match[1]}", unit
     return None
@@ -227,4 +238,19 @@ def _scale(metric: str, unit: str, where: str) -> float:
         if unit not in _TIME_S:
             raise InputError(f"{where}: unknown unit {unit!r} of a latency (ms, us or s)")
         return _TIME_S[unit]
-    return 1.0
+    factor = _factor(metric, unit)
+    if factor is None:
+        what = {"gain_printed": "a gain", "rate": "a rate"}.get(metric, metric)
+        raise InputError(f"{where}: unknown unit {unit!r} of {what} ({_EXAMPLES[metric]})")
+    return factor
+
+
+def _factor(metric: str, unit: str) -> float | None:
+    """Of a metric that needs no unit, to 1/s, percent or a plain count; None for an unknown one."""
+    if metric != "rate":
+        return _COUNTS[metric].get(unit)
+    match = _RATE.fullmatch(unit)
+    if not match:
+        return None
+    is_per_minute = (match[2] or match[3] or "s").startswith("m")
+    return _PREFIX[match[1]] / (60.0 if is_per_minute else 1.0)
