@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -122,6 +124,60 @@ def test_the_python_environment_belongs_to_the_folder_that_it_was_made_in():
     door.VENV = Path("/elsewhere/build/venv")
     assert door.PYTHON.fingerprint() != here
     assert door.PARTS["load"].fingerprint() == built
+
+
+def test_an_environment_whose_interpreter_was_replaced_is_made_again(tmp_path):
+    """After an upgrade of the system's Python every command was a traceback, for ever."""
+    door = loaded()
+    environment, programs = tmp_path / "venv", tmp_path / "usr"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    programs.mkdir()
+    for version in ("3.11", "3.13"):
+        (programs / f"python{version}").touch()
+    (programs / "python3").symlink_to("python3.11")
+    (environment / "bin" / "python").symlink_to(programs / "python3")
+    assert door.has_interpreter(environment)
+    door.VENV = environment
+    door.PYTHON.product = environment / "bin" / "wirespeed"
+    door.PYTHON.product.touch()
+    door.BUILD = tmp_path
+    door.PYTHON.sign(door.PYTHON.fingerprint(), "content")
+    assert door.PYTHON.is_ready()
+    (programs / "python3").unlink()
+    (programs / "python3").symlink_to("python3.13")
+    assert not door.PYTHON.is_ready(), "it looks for its packages in lib/python3.13"
+    (programs / "python3").unlink()
+    (programs / "python3").symlink_to("python3.11")
+    (programs / "python3.11").unlink()
+    assert not door.PYTHON.is_ready(), "it is gone"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_checkout_of_another_user_is_one_line(wirespeed):
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for its user only
+    try:
+        folder.chmod(0o755)
+        shutil.copy(ROOT / "wirespeed", folder)
+        done = subprocess.run([folder / "wirespeed", "build", "load"], capture_output=True, text=True, user=65534,
+                              group=65534, extra_groups=[], cwd="/")
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert re.fullmatch(r"wirespeed: \S+/build: permission denied \(build as the owner .* build\)", line)
+        (folder / "build").mkdir()
+        done = subprocess.run([folder / "wirespeed", "build", "load"], capture_output=True, text=True, user=65534,
+                              group=65534, extra_groups=[], cwd="/")
+        assert done.returncode == 1 and done.stderr.startswith(f"wirespeed: {folder}/build/lock: permission denied (")
+        assert done.stderr.count("\n") == 1
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_the_version_is_shown_where_there_is_no_git(monkeypatch, capsys, tmp_path):
+    """In a container without git it was a traceback."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    loaded().show_version()
+    assert re.fullmatch(r"wirespeed \d+\.\d+\.\S+\n", capsys.readouterr().out)
 
 
 def test_the_tree_that_is_built_from_is_this_one():
