@@ -4,6 +4,7 @@ The runner has what GitHub's has: the checked out repository of a pull request, 
 step may write. The product next to the sources is this checkout, whose `compare` measures less than by default.
 """
 
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,27 @@ PULL_REQUEST = "7"
 PORT = "18096"  # below the range from which the kernel takes ports of clients
 SHORT = "--repeat 5 --duration 300ms --accept-noise --method trials"
 KIT = ".wirespeed-kit"
+#: Of another workflow, which writes as the same user.
+OTHERS = {"id": 1, "body": "Coverage: 90 %"}
+#: What `gh api` does with comments: pages of one each, and requests with a body from its input.
+GH = """#!{python}
+import json, os, sys
+path, words = {file!r}, sys.argv[1:]
+comments = json.load(open(path))
+assert os.environ["GH_TOKEN"] == "secret" and words.pop(0) == "api", words
+if "--input" in words:
+    body = json.load(sys.stdin)["body"]
+    assert words[0] == "--method" and words[3:] == ["--input", "-"], words
+    if words[1:3] == ["POST", "repos/you/yours/issues/7/comments"]:
+        comments.append({{"id": len(comments) + 1, "body": body}})
+    else:
+        assert words[1] == "PATCH" and words[2].startswith("repos/you/yours/issues/comments/"), words
+        comments[int(words[2].rpartition("/")[2]) - 1]["body"] = body
+    json.dump(comments, open(path, "w"))
+else:
+    assert words == ["repos/you/yours/issues/7/comments", "--paginate"], words
+    print("\\n".join(json.dumps([one]) for one in comments))
+"""
 
 
 def steps():
@@ -79,9 +101,8 @@ class Runner:
         self.head = self._commit(head_work)
         bin_folder = folder / "bin"
         written(bin_folder / "rustup", "#!/bin/sh\n")
-        # A comment to edit exists from the second call on.
-        written(bin_folder / "gh", f'#!/bin/sh\ncase "$*" in *--edit-last) exit 1 ;; esac\n'
-                                   f'echo "$GH_TOKEN $*" >> {self.comments}\n')
+        written(bin_folder / "gh", GH.format(python=sys.executable, file=str(self.comments)))
+        self.comments.write_text(json.dumps([OTHERS]))
         self.environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "RUNNER_TEMP": str(self.temp),
                             "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_REPOSITORY": "you/yours",
                             "GITHUB_ACTION_PATH": str(self.repository / KIT / "packaging" / "action")}
@@ -102,6 +123,9 @@ class Runner:
         written(kit / "wirespeed", f'#!/bin/sh\n{shorter}\nexec {ROOT}/wirespeed "$@"\n')
         shutil.copytree(ACTION.parent, kit / "packaging" / "action")
 
+    def written(self):
+        return json.loads(self.comments.read_text())
+
     def step(self, text, variables=None):
         done = subprocess.run(["bash", "-e", "-c", text], cwd=self.repository, capture_output=True, text=True,
                               env={**self.environment, **(variables or {})}, stdin=subprocess.DEVNULL,
@@ -120,7 +144,7 @@ def inputs_of(workflow):
     declared = ACTION.read_text().split("\ninputs:\n")[1].split("\nruns:\n")[0]
     inputs = {name: (re.search(r'default: "?([^"\n]*)"?', text) or ["", ""])[1]
               for name, text in re.findall(r"^  ([\w-]+):\n((?:    .*\n?)+)", declared, re.M)}
-    given = re.search(r"uses: \./\S+/packaging/action\n        with:\n((?:          .*\n)+)", workflow)[1]
+    given = re.search(r"uses: \./\S+/packaging/action\n        with:\n((?:          .*\n)+)|$", workflow)[1] or ""
     return inputs | {name: value.replace("${{ github.token }}", "secret")
                      for name, value in re.findall(r"^ +([\w-]+): (.+)$", given, re.M)}
 
@@ -145,4 +169,30 @@ def test_the_workflow_judges_a_pull_request_and_comments_on_it(tmp_path, work, c
     assert re.search(rf"server CPU per request, head against base .*\| {verdict} \|", text), text
     comment = runner.temp / "wirespeed-ci" / "comment.md"
     assert comment.read_text() == text
-    assert runner.comments.read_text() == f"secret pr comment {PULL_REQUEST} --repo you/yours --body-file {comment}\n"
+    other, ours = runner.written()
+    assert other == OTHERS and ours["body"].startswith(text)
+
+
+def test_a_comment_replaces_the_one_about_the_same_server_and_no_other(tmp_path):
+    """The last comment of the user was replaced, which may be another workflow's, or of another server."""
+    runner = Runner(tmp_path, 1, 2)
+    runner.clone_kit()
+    (_, _), (variables, text) = steps()
+    comment = written(runner.temp / "wirespeed-ci" / "comment.md", "")
+    for run, said in (("./a {port}", "one"), ("./b --port {port}", "two"), ("./a {port}", "three")):
+        comment.write_text(f"<!-- wirespeed -->\n{said}\n")
+        inputs = inputs_of("") | {"token": "secret", "run": run}
+        given = {name: runner.value(expression, inputs) for name, expression in variables.items()}
+        assert runner.step(text, given)[0] == 0
+    bodies = [one["body"].split("\n")[:2] for one in runner.written()]
+    assert bodies == [["Coverage: 90 %"], ["<!-- wirespeed -->", "three"], ["<!-- wirespeed -->", "two"]]
+
+
+def test_a_comparison_that_fails_early_posts_no_comment_of_one_before(tmp_path):
+    runner = Runner(tmp_path, 1, 2)
+    runner.clone_kit()
+    written(runner.repository / KIT / "wirespeed", "#!/bin/sh\nexit 2\n")
+    written(runner.temp / "wirespeed-ci" / "comment.md", "<!-- wirespeed -->\nof another server\n")
+    given = {"GH_TOKEN": "secret", "PULL": PULL_REQUEST, "INPUT_RUN": "./a"}
+    assert [runner.step(text, given)[0] for _, text in steps()] == [2, 0]
+    assert runner.written() == [OTHERS] and not runner.summary.exists()
