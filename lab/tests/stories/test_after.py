@@ -458,6 +458,34 @@ except KeyboardInterrupt:
 """
 
 
+def test_ctrl_c_while_a_work_tree_is_made_leaves_none(repository, tmp_path):
+    """Git was killed while its work tree was locked: it stayed registered, and no prune took it."""
+    real, (attributes, stand_in) = shutil.which("git"), (
+        repository.root / ".git" / "info" / "attributes", tmp_path / "bin" / "git",
+    )  # fmt: skip
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("* filter=slow\n")
+    for word, value in (("smudge", f"touch {tmp_path}/begun; sleep 600"), ("required", "true")):
+        subprocess.run([real, "config", f"filter.slow.{word}", value], cwd=repository.root,
+                       check=True)  # fmt: skip
+    stand_in.parent.mkdir()
+    waits = f"until test -e {tmp_path}/begun; do sleep 0.05; done"
+    stand_in.write_text(
+        f'#!/bin/sh\ntest "$2" = add && {{ ({waits}; kill -s INT "$PPID") >&2 2>/dev/null & }}\n'
+        f'exec {real} "$@"\n'
+    )
+    stand_in.chmod(0o755)
+    path = f"{stand_in.parent}:{repository.environment['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", REMOVAL], cwd=repository.root, check=False,
+        env={**repository.environment, "PATH": path}, capture_output=True, text=True,
+        start_new_session=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert not list((repository.root / ".git" / "worktrees").glob("*"))
+    assert "stays registered" not in done.stderr
+
+
 def test_ctrl_c_while_work_trees_are_removed_leaves_none(repository, tmp_path):
     """Git and its caller got it, and a work tree stayed registered."""
     git = shutil.which("git")

@@ -97,18 +97,39 @@ def _worktrees(commits: Sequence[tuple[Path, str]]) -> Iterator[None]:
     finally:
         with held_back():  # the first signal may have been one of an inner block, which is over
             for tree, _ in commits:
-                _git("worktree", "remove", "--force", str(tree))
+                _removed(tree)
+
+
+def _removed(tree: Path) -> None:
+    # Twice, as git wants it for one that is locked: it was being made when it was stopped.
+    done = _git("worktree", "remove", "--force", "--force", str(tree))
+    known = _git("worktree", "list", "--porcelain").stdout.splitlines()
+    if f"worktree {os.path.realpath(tree)}" in known:
+        reason = done.stderr.strip()
+        print(f"wirespeed: the work tree {tree} stays registered: {reason}", file=sys.stderr)
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
-    """In a session of its own, so that Ctrl-C in a terminal does not end it."""
+    """In a session of its own, so that Ctrl-C in a terminal does not end it. A signal that this
+    process gets ends it by TERM, at which git removes what it has begun."""
+    process: subprocess.Popen[str] | None = None
     try:
-        return subprocess.run(
-            ["git", *words], capture_output=True, text=True, errors="replace", check=False,
-            start_new_session=True,
-        )  # fmt: skip
+        with held_back():  # else a git that has just been started is not known yet
+            process = subprocess.Popen(
+                ["git", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                errors="replace", start_new_session=True,
+            )  # fmt: skip
+        assert process
+        out, err = process.communicate()
     except FileNotFoundError:
         raise InputError("--rev needs git, which is not installed") from None
+    except BaseException:
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def _build(tree: Path, rev: str, command: str) -> None:
