@@ -1,11 +1,16 @@
 """Sites: `here` and `netns` without a file, others from sites.toml, and invalid files."""
 
+import os
+import signal
+import time
+
 import pytest
 
+from wirespeed.agent.children import is_alive
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import site
 from wirespeed.recipe.model import RoleSite, Site
-from wirespeed.site import base, kinds
+from wirespeed.site import base, kinds, slurm
 from wirespeed.site.base import Ask
 from wirespeed.site.exec import Exec
 
@@ -55,6 +60,38 @@ def test_a_wrong_key_names_the_file(tmp_path):
     (tmp_path / "sites.toml").write_text('[site.x]\nkind = "local"\ncores = [1]\n')
     with pytest.raises(RecipeError, match=r"sites\.toml: site\.x\.cores: unknown key"):
         site.find("x", [tmp_path])
+
+
+@pytest.mark.parametrize("lease", ["0s", "1ms", "0.9s"])
+def test_a_lease_that_no_sign_of_life_can_keep_is_refused(tmp_path, lease):
+    """0 gave the far host the lab's own clock: its times were off by the difference of uptimes."""
+    text = '[site.rack]\nkind = "ssh"\nserver = { host = "a" }\nload = { host = "b" }\n'
+    (tmp_path / "sites.toml").write_text(f'{text}lease = "{lease}"\n')
+    with pytest.raises(RecipeError, match=r"site\.rack\.lease: is too short \(at least 1s\)"):
+        site.find("rack", [tmp_path])
+    (tmp_path / "sites.toml").write_text(f'{text}lease = "1s"\n')
+    assert site.find("rack", [tmp_path]).lease == 1.0
+
+
+def test_a_stop_while_slurm_queues_takes_the_request_back(tmp_path, monkeypatch, capsys):
+    """`salloc` waited on without the lab, for nodes that it gave back at once."""
+    salloc = tmp_path / "salloc"
+    salloc.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    salloc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(slurm, "QUEUED_S", 0.1)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            slurm.Allocation(Site(kind="slurm"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    pid = int((tmp_path / "pid").read_text())
+    assert not is_alive(pid) and time.monotonic() - began < slurm.RELEASE_S
+    assert "wirespeed: waiting for 2 nodes of Slurm" in capsys.readouterr().err
 
 
 def test_a_rate_without_a_unit_names_its_key(tmp_path):

@@ -33,7 +33,7 @@ class Fleet:
             for far in transports:
                 lab_pid = os.getpid() if far.shares_files and not far.prefix else None
                 order: dict[str, Any] = {"mark": mark, "cgroups": cgroups, "lab_pid": lab_pid}
-                if not far.lease_s:
+                if far.lease_s is None:
                     order["clock_since_s"] = clock.STEADY.since_s
                 self.hosts[far.name] = Host(far, order, self._selector)
             deadline = time.monotonic() + START_S

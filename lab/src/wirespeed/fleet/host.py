@@ -162,7 +162,7 @@ class Host:
 
     def measure_clock(self) -> None:
         """Its clock's offset, from the question with the shortest way (as NTP, RFC 5905)."""
-        if not self.far.lease_s:  # it counts from the lab's own beginning
+        if self.far.lease_s is None:  # it counts from the lab's own beginning
             self.set_by_s = clock.set_by_s()
             return
         now, best = 0.0, Reading(0.0, float("inf"), 0.0)

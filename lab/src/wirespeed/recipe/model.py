@@ -18,6 +18,7 @@ from pydantic import (
     StringConstraints,
     WithJsonSchema,
     field_serializer,
+    field_validator,
     model_validator,
 )
 
@@ -27,6 +28,7 @@ from wirespeed.errors import UnitError
 Scalar = str | int | float | bool
 SLICE_LEAST_S, SLICE_MOST_S = 0.002, 1.0
 PAIR_SLICES = 20  # five groups of four: fewer cannot be trimmed
+LEASE_LEAST_S = 1.0
 REPEAT_MAX = 1000  # a repeat beyond this is a typing error
 
 
@@ -526,6 +528,13 @@ class Site(Strict):
         queues = any(link.queues is not None for link in self.link.values())
         keys += [("queues of a link", ("netns",))] * queues
         return keys
+
+    @field_validator("lease")
+    @classmethod
+    def _lease_lasts(cls, lease: float) -> float:
+        if lease < LEASE_LEAST_S:  # signs of life are sent five times in it
+            raise ValueError(f"is too short (at least {units.duration_text(LEASE_LEAST_S)})")
+        return lease
 
     @field_serializer("lease")
     def _lease_as_written(self, lease: float) -> str:

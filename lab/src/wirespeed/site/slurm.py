@@ -6,7 +6,9 @@ however the lab ends.
 
 from __future__ import annotations
 
+import select
 import subprocess
+import sys
 
 from wirespeed.errors import HostError, InputError
 from wirespeed.fleet.channel import Transport
@@ -18,6 +20,7 @@ from wirespeed.topology import Topology
 
 ANSWER_S = 30
 RELEASE_S = 10
+QUEUED_S = 2  # without an allocation: it waits in the queue
 
 
 class Slurm:
@@ -70,11 +73,9 @@ class Allocation:
 
     def __init__(self, site: Site) -> None:
         self._holder: subprocess.Popen[str] | None = None
-        if site.slurm.job:
-            self.job = site.slurm.job
-        else:
-            self.job = self._allocate(site)
+        self.job = site.slurm.job or 0
         try:
+            self.job = self.job or self._allocate(site)
             self.nodes = nodes_of(self.job)
         except BaseException:
             self.release()
@@ -98,6 +99,8 @@ class Allocation:
                 "a slurm site needs Slurm's commands: salloc is not installed"
             ) from None
         assert self._holder.stdout
+        if not select.select([self._holder.stdout], [], [], QUEUED_S)[0]:
+            print(f"wirespeed: waiting for {site.slurm.nodes} nodes of Slurm", file=sys.stderr)
         line = self._holder.stdout.readline().strip()
         if not line.isdigit():
             raise HostError("salloc gave no allocation")
@@ -107,6 +110,8 @@ class Allocation:
         holder, self._holder = self._holder, None
         if holder is None or holder.stdin is None:
             return
+        if not self.job:  # it waits in the queue and reads nothing; by TERM it leaves the queue
+            holder.terminate()
         holder.stdin.close()
         try:
             holder.wait(timeout=RELEASE_S)
