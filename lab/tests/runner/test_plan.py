@@ -60,7 +60,7 @@ def made(recipe, cores=2, **options):
 
 AXES = st.dictionaries(
     st.sampled_from(["payload", "connections", "instances"]),
-    st.lists(st.integers(1, 1000), min_size=1, max_size=4, unique=True).map(sorted),
+    st.lists(st.integers(-20, 1000), min_size=1, max_size=4, unique=True).map(sorted),
     min_size=1,
     max_size=3,
 )

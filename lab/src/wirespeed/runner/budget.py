@@ -114,7 +114,8 @@ def _redundant(recipe: Recipe, cells: list[PlannedCell]) -> tuple[str, Any] | No
         present = {cell.cell.axes[name] for cell in cells if cell.is_measured}
         values = [value for value in recipe.axis_values()[name] if value in present]
         for low, value, high in zip(values, values[1:], values[2:], strict=False):
-            gap = math.log((float(high) + 1) / (float(low) + 1))
+            shift = 1 - min(0.0, float(values[0]))  # of numbers below 0 there is no logarithm
+            gap = math.log((float(high) + shift) / (float(low) + shift))
             if best is None or (-len(values), gap) < (best[0], best[1]):
                 best = (-len(values), gap, name, value)
     return (best[2], best[3]) if best else None
