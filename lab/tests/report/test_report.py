@@ -8,19 +8,23 @@ import io
 import itertools
 import json
 import re
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer
 from report.make_run import KINDS, Kind, make_run
 from rich.console import Console
 
 from wirespeed.analysis import gate
 from wirespeed.analysis.summary import load
+from wirespeed.cli.app import app
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
 from wirespeed.runner import session
@@ -404,6 +408,27 @@ def test_the_page_says_how_to_repeat_the_same_order(run, text):
     seed = load(run).run.seed
     assert f"--seed {seed}" in page.repeat_command(load(run))
     assert f"--seed {seed}" in text
+
+
+@pytest.mark.parametrize(("typed", "again"), [
+    ("/kit/build/venv/bin/wirespeed run quickstart --only payload=16",
+     "wirespeed run quickstart --only payload=16 --seed {seed}"),
+    ("/usr/lib/wirespeed/python run quickstart", "wirespeed run quickstart --seed {seed}"),
+    ("wirespeed compare --run './a {{port}}' --run './b {{port}}'", "wirespeed reproduce {run}"),
+    ("wirespeed compare --rev main --rev HEAD --run ./a", None),
+    ("wirespeed knee my.toml --require 'p99 < 5ms'", None),
+    ("wirespeed reproduce latest", None),
+])  # fmt: skip
+def test_the_command_to_repeat_a_run_is_one_that_exists(run, typed, again):
+    """`--seed` was appended to commands that do not have it."""
+    summary = load(run)
+    argv = shlex.split(typed.format())
+    told = page.repeat_command(replace(summary, run=replace(summary.run, argv=argv)))
+    wanted = (again or typed).format(seed=summary.run.seed, run=summary.run.run_id)
+    assert told == wanted
+    name, *words = shlex.split(told)[1:]
+    command = typer.main.get_command(app).commands[name]
+    command.make_context(name, words, resilient_parsing=False)
 
 
 def test_files_for_other_programs_name_units(run):

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from wirespeed.analysis.summary import Family, Gain, Sheet, Summary, load, scaling
 from wirespeed.analysis.verdict import WORDS
+from wirespeed.errors import COMMAND
 from wirespeed.report import (
     charts,
     curves,
@@ -37,6 +38,7 @@ from wirespeed.results.model import Process, Trial
 
 PAGE_BYTES_MAX = 400_000  # opens from a mail, and on a phone
 INVALID_MAX = 60
+PROGRAMS = ("wirespeed", "python")  # the latter: the folder of an installed lab
 
 BOTTLENECK_KEY = (
     "Letters under a chart name what held the cell back: S the server, C the load generator "
@@ -375,13 +377,18 @@ def _cell_commands(processes: list[Process]) -> list[str]:
 
 
 def repeat_command(summary: Summary) -> str:
-    """How to measure the same again, in the same order."""
+    """How to measure the same again: in the same order, where the command takes a seed or the run
+    is still there."""
     argv = summary.run.argv
-    words = [*argv[1:]] if argv and Path(argv[0]).name == "wirespeed" else []
+    is_typed = bool(argv) and Path(argv[0]).name in PROGRAMS
+    words = [*argv[1:]] if is_typed else []
     words = words or ["run", summary.run.recipe]
-    if not any(word.startswith("--seed") for word in words):
+    is_of_commands = words[0] == "compare" and not any(word.startswith("--rev") for word in words)
+    if is_of_commands:
+        words = ["reproduce", summary.run.run_id]
+    elif words[0] == "run" and not any(word.startswith("--seed") for word in words):
         words += ["--seed", str(summary.run.seed)]
-    return shlex.join(["./wirespeed", *words])
+    return shlex.join([COMMAND if is_typed else "./wirespeed", *words])
 
 
 def _text(path: Path) -> str:
