@@ -16,6 +16,7 @@ from wirespeed.agent.children import Child, Refused, read_text, threads_of
 from wirespeed.agent.counters import Counters
 
 SAMPLES_MAX = 100000  # bounds memory: 2.7 hours at 10 Hz
+READ_BYTES, READ_BYTES_MAX = 1 << 16, 1 << 22
 THREADS_MAX = 512  # of a process: 10 µs each
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: nanoseconds as the scheduler counts them
 QUOTA = "quota"  # among the texts of a sample: how long a CPU quota held programs back
@@ -222,7 +223,10 @@ def open_fd(path: str) -> int | None:
 
 def pread(fd: int) -> bytes:
     try:
-        return os.pread(fd, 65536, 0)
+        data = os.pread(fd, READ_BYTES, 0)
+        # /proc/stat of hundreds of cores and their interrupts; again from its start, so that it is
+        # one reading.
+        return data if len(data) < READ_BYTES else os.pread(fd, READ_BYTES_MAX, 0)
     except OSError:  # a process that has ended
         return b""
 
