@@ -74,6 +74,10 @@ const CASES: &[Case] = &[
         policy,
     ),
     (
+        "a_host_of_the_addresss_prefix_is_behind_the_router_that_its_route_names",
+        not_on_link,
+    ),
+    (
         "a_changed_mtu_and_link_address_of_the_interface_are_followed",
         changed,
     ),
@@ -515,6 +519,34 @@ fn policy() {
         let opened = shard.connect(None, ([10, 77, 0, 1], 9).into());
         assert_eq!(opened, Err(Error::NetworkUnreachable));
     });
+}
+
+/// Ports of a switch that are isolated from each other, and IPv6 networks without an on-link prefix.
+fn not_on_link() {
+    let link = Link::veth(1500, Mode::Native);
+    link.linux().ip("addr add 10.88.0.1/32 dev va");
+    link.linux().ip("addr add 10.88.0.77/32 dev lo");
+    link.linux().ip("route add 10.88.0.2 dev va src 10.88.0.77");
+    // Without a request by which the other end would learn where the client is.
+    link.linux()
+        .ip("neigh add 10.88.0.2 lladdr 02:00:00:00:00:77 dev va");
+    link.linux()
+        .command("sysctl", "-q -w net.ipv4.conf.va.arp_ignore=1");
+    link.own().ip("addr add 10.88.0.2/24 dev vb noprefixroute");
+    link.own().ip("route add 10.88.0.1 dev vb");
+    link.own().ip("route add default via 10.88.0.1");
+    let server = link.echo(|device| device);
+    let at = SocketAddr::from(([10, 88, 0, 2], PORT));
+    let client = link
+        .linux()
+        .run(|| TcpStream::connect_timeout(&at, Duration::from_secs(20)));
+    let mut stream = client.expect("the router takes the answer");
+    assert_eq!(
+        stream.local_addr().expect("an address").ip().to_string(),
+        "10.88.0.77"
+    );
+    echo_through(&mut stream, 1, 100_000);
+    server.end();
 }
 
 /// Frames above the MTU of the end that they arrive at do not: veth drops them.

@@ -68,7 +68,7 @@ impl Link {
     /// An empty table.
     pub fn new(config: &Config) -> Link {
         Link {
-            routes: Routes::default(),
+            routes: Routes::new(config.is_sole_host),
             neighbours: Slab::new(config.neighbours_max),
             by_addr: BTreeMap::new(),
             queued: 0,
@@ -133,9 +133,11 @@ impl Link {
 
     /// RFC 4861, 7.3.1: progress of a connection confirms the neighbour as an answer of its own does.
     #[inline]
-    fn known<S>(&self, hop: &Hop, out: &Out<'_, S>) -> Option<Mac> {
-        let neighbour = self.neighbours.get(hop.index)?;
-        let fits = hop.generation != 0 && neighbour.generation == hop.generation;
+    fn known<S>(&mut self, hop: &Hop, out: &Out<'_, S>) -> Option<Mac> {
+        let neighbour = self.neighbours.get_mut(hop.index)?;
+        let fits = hop.generation != 0
+            && neighbour.generation == hop.generation
+            && self.routes.generation == hop.routes;
         let confirmed_us = neighbour.confirmed_us.max(hop.progress_us);
         let is_fresh =
             neighbour.is_permanent || out.now_us - confirmed_us < out.config.neighbour_reachable_us;
@@ -158,16 +160,26 @@ impl Link {
         if hop.is_stranded {
             return Sent::Done;
         }
-        let next = match self.routes.next_hop(to) {
-            Ok(next) => next,
+        let index = match self.routes.next_hop(to) {
+            Ok(next) => self.entry(next).ok_or(Error::NoBuffers),
+            Err(error) => {
+                // Its answers leave elsewhere from now on: what is open goes on by the neighbour that it has.
+                hop.routes = self.routes.generation;
+                let known = self.known(hop, out);
+                known.map(|_| hop.index).ok_or(error)
+            }
+        };
+        let index = match index {
+            Ok(index) => index,
             Err(error) => return Sent::NoWay(error),
         };
-        let Some(index) = self.entry(next) else {
-            return Sent::NoWay(Error::NoBuffers);
-        };
+        // Progress that another neighbour has carried says nothing of this one.
+        let is_other = hop.generation != 0 && hop.index != index;
         *hop = Hop {
             index,
             generation: self.neighbours[index].generation,
+            routes: self.routes.generation,
+            progress_us: if is_other { 0 } else { hop.progress_us },
             ..*hop
         };
         let is_doubted = core::mem::take(&mut self.neighbours[index].is_doubted);

@@ -53,6 +53,8 @@ pub struct Hop {
     pub index: u32,
     /// Which use of that number.
     pub generation: u32,
+    /// For which addresses and routes it was chosen.
+    pub routes: u32,
     /// When the peer last acknowledged something new, or sent it: the way there works.
     pub progress_us: u64,
     /// The address at this end is no longer ours: nothing leaves.
@@ -62,6 +64,11 @@ pub struct Hop {
 /// Addresses, routes and paths.
 #[derive(Default)]
 pub struct Routes {
+    /// Networks of the addresses are on the link where no route says otherwise. With the kernel's routes these decide
+    /// alone (RFC 5942, 4).
+    infers_networks: bool,
+    /// Increases as addresses or routes change.
+    pub generation: u32,
     addresses: Vec<(Addr, u8)>,
     /// Of our networks.
     broadcasts: Vec<Addr>,
@@ -73,6 +80,14 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// None yet. `infers_networks`: those of the addresses are on the link where no route says otherwise.
+    pub fn new(infers_networks: bool) -> Self {
+        Self {
+            infers_networks,
+            ..Self::default()
+        }
+    }
+
     /// Replaces the addresses. Whether they are others.
     pub fn set_addresses(&mut self, addresses: &[Address]) -> bool {
         let own = addresses.iter().map(|own| (own.ip.into(), own.prefix_len));
@@ -80,6 +95,7 @@ impl Routes {
         if own == self.addresses {
             return false;
         }
+        self.generation = self.generation.wrapping_add(1);
         self.addresses = own;
         let broadcasts = self.addresses.iter().filter_map(|own| broadcast(*own));
         self.broadcasts = broadcasts.collect();
@@ -95,7 +111,11 @@ impl Routes {
             let of_len = by_len.entry(route.prefix_len).or_default();
             of_len.entry(place).or_insert(*route);
         }
-        self.routes = by_len.into_iter().rev().collect();
+        let routes: Vec<_> = by_len.into_iter().rev().collect();
+        if routes != self.routes {
+            self.generation = self.generation.wrapping_add(1);
+            self.routes = routes;
+        }
     }
 
     /// Whether the address belongs to this host.
@@ -112,6 +132,9 @@ impl Routes {
     }
 
     fn on_link(&self, to: Addr) -> bool {
+        if !self.infers_networks {
+            return false;
+        }
         self.addresses
             .iter()
             .any(|(own, len)| shares_prefix(*own, to, *len))
@@ -280,7 +303,7 @@ mod tests {
     }
 
     fn routes() -> Routes {
-        let mut routes = Routes::default();
+        let mut routes = Routes::new(true);
         routes.set_addresses(&[
             Address {
                 ip: ip("10.0.0.1"),
@@ -315,6 +338,33 @@ mod tests {
             routes.source_for(ip("192.168.1.1").into()),
             Some(ip("192.168.7.1").into())
         );
+    }
+
+    /// RFC 5942, 4: an address says nothing of other hosts; the kernel's routes do.
+    #[test]
+    fn with_the_kernels_routes_a_network_is_on_the_link_where_they_say_so() {
+        let mut routes = Routes::new(false);
+        routes.set_addresses(&[Address {
+            ip: ip("10.0.0.2"),
+            prefix_len: 24,
+        }]);
+        let router = Route {
+            gateway: None,
+            ..to("10.0.0.1", 32, "10.0.0.1")
+        };
+        let default = to("0.0.0.0", 0, "10.0.0.1");
+        routes.set_routes(&[default, router]);
+        let hop = |routes: &Routes| routes.next_hop(ip("10.0.0.77").into()).map(IpAddr::from);
+        assert_eq!(hop(&routes), Ok(ip("10.0.0.1")));
+        routes.set_routes(&[]);
+        assert_eq!(hop(&routes), Err(Error::NetworkUnreachable));
+        let network = Route {
+            network: ip("10.0.0.0"),
+            prefix_len: 24,
+            ..router
+        };
+        routes.set_routes(&[default, network]);
+        assert_eq!(hop(&routes), Ok(ip("10.0.0.77")));
     }
 
     #[test]

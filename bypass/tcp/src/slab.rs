@@ -53,6 +53,12 @@ impl<T> Slab<T> {
     pub fn get(&self, index: u32) -> Option<&T> {
         self.places.get(index as usize)
     }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.places.get_mut(index as usize)
+    }
 }
 
 impl<T> core::ops::Index<u32> for Slab<T> {

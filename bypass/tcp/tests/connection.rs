@@ -468,6 +468,58 @@ fn nothing_leaves_from_an_address_that_is_gone_until_it_is_back() {
     assert_eq!(world.read(0, client), b"from there");
 }
 
+/// The gateway of a route to the other host.
+fn by(gateway: &str) -> bypass_tcp::Route {
+    bypass_tcp::Route {
+        network: HOSTS[1].parse().unwrap(),
+        prefix_len: 32,
+        gateway: Some(gateway.parse().unwrap()),
+        mtu: 0,
+        mss: 0,
+        source: None,
+        hops: 0,
+    }
+}
+
+/// The former router may be dead, or about to be.
+#[test]
+fn connections_and_datagrams_follow_a_route_to_another_router_at_once() {
+    let mut world = World::plain();
+    let (client, server) = world.connect();
+    world.transfer((0, client), (1, server), 10_000, 10_000_000);
+    // Until all of it is acknowledged.
+    world.run_us(100_000);
+    let source = std::net::SocketAddr::new(HOSTS[0].parse().unwrap(), 5_000);
+    let destination = std::net::SocketAddr::new(HOSTS[1].parse().unwrap(), 53);
+    let mut way = bypass_tcp::Way::new(source, destination);
+    let mut routers_of = |world: &mut World| {
+        let (now_us, host) = (world.now_us, &mut world.hosts[0]);
+        host.engine.send(now_us, client, b"x", false).unwrap();
+        host.engine.end_batch(now_us, &mut host.frames);
+        let of_tcp = std::mem::take(&mut host.frames.sent);
+        let frames = &mut host.frames;
+        let sent = host.engine.send_datagram(now_us, &mut way, &[b"x"], frames);
+        assert_eq!(sent, Ok(true));
+        let of_udp = std::mem::take(&mut host.frames.sent);
+        [of_tcp, of_udp].map(|sent| sent.first().map(|frame| frame[5]))
+    };
+    let now_us = world.now_us;
+    let host = &mut world.hosts[0];
+    let at_once = bypass_tcp::SocketOption::NoDelay(true);
+    host.engine.setopt(now_us, client, at_once).unwrap();
+    for last in [3, 4] {
+        let router = IpAddr::from([10, 0, 0, last]);
+        let mac = [2, 0, 0, 0, 0, last];
+        host.engine
+            .set_neighbour(now_us, router, mac, &mut host.frames);
+    }
+    assert_eq!(routers_of(&mut world), [Some(2); 2]);
+    for (gateway, last) in [("10.0.0.3", 3), ("10.0.0.4", 4), ("10.0.0.3", 3)] {
+        world.hosts[0].engine.set_routes(&[by(gateway)]);
+        assert_eq!(routers_of(&mut world), [Some(last); 2], "{gateway}");
+    }
+}
+
 /// RFC 6437: routers with several ways choose one by the label.
 #[test]
 fn packets_of_a_flow_have_one_label_and_the_hop_limit_of_their_route() {
