@@ -216,7 +216,8 @@ impl Default for Config {
             hops: 64,
             challenge_acks_per_second: 1_000,
             invalid_pause_us: 500_000,
-            neighbours_max: 1_024,
+            // As many of each family as Linux keeps (gc_thresh3).
+            neighbours_max: 2_048,
         }
     }
 }

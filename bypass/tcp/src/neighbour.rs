@@ -33,6 +33,8 @@ struct Neighbour {
     /// When the next solicitation is due; zero when none is.
     solicit_at_us: u64,
     confirmed_us: u64,
+    /// When a packet last left for it, or was to.
+    used_us: u64,
     solicitations: u8,
     is_permanent: bool,
     /// It is to be asked for before the next packet, and used meanwhile.
@@ -142,6 +144,7 @@ impl Link {
         let is_fresh =
             neighbour.is_permanent || out.now_us - confirmed_us < out.config.neighbour_reachable_us;
         if fits && is_fresh {
+            neighbour.used_us = out.now_us;
             neighbour.mac
         } else {
             None
@@ -182,6 +185,7 @@ impl Link {
             progress_us: if is_other { 0 } else { hop.progress_us },
             ..*hop
         };
+        self.neighbours[index].used_us = out.now_us;
         let is_doubted = core::mem::take(&mut self.neighbours[index].is_doubted);
         if is_doubted || self.known(hop, out).is_none() {
             self.begin_asking(out, index);
@@ -212,6 +216,7 @@ impl Link {
         // A GSO segment that the device would cut, or a checksum it would complete, cannot wait here:
         // the connection sends it again.
         if meta.gso_size > 0 || meta.partial_checksum {
+            out.stats.neighbour_failures += 1;
             return Sent::Done;
         }
         let mut frame = vec![0; ethernet::HEADER + meta.ip_len];
@@ -237,6 +242,10 @@ impl Link {
             Some(index) => index,
             None => self.evict()?,
         };
+        Some(self.enter(addr, index))
+    }
+
+    fn enter(&mut self, addr: Addr, index: u32) -> u32 {
         let generation = self.neighbours[index].generation.wrapping_add(1).max(1);
         self.neighbours[index] = Neighbour {
             addr,
@@ -244,16 +253,16 @@ impl Link {
             ..Neighbour::default()
         };
         self.by_addr.insert(addr, index);
-        Some(index)
+        index
     }
 
-    /// The place of the neighbour that was confirmed longest ago.
+    /// The place of the neighbour to which nothing has left for longest.
     fn evict(&mut self) -> Option<u32> {
         let may_go = self
             .by_addr
             .values()
             .filter(|index| !self.neighbours[**index].is_permanent);
-        let index = *may_go.min_by_key(|index| self.neighbours[**index].confirmed_us)?;
+        let index = *may_go.min_by_key(|index| self.neighbours[**index].used_us)?;
         self.forget(index);
         self.neighbours.take(Neighbour::default)
     }
@@ -341,8 +350,9 @@ impl Link {
     pub fn learn<S: TxSink>(&mut self, out: &mut Out<'_, S>, addr: Addr, mac: Mac, is_given: bool) {
         let index = match self.by_addr.get(&addr) {
             Some(index) => *index,
-            None if is_given => match self.entry(addr) {
-                Some(index) => index,
+            // Without packets for it, it takes the place of no other.
+            None if is_given => match self.neighbours.take(Neighbour::default) {
+                Some(index) => self.enter(addr, index),
                 None => return,
             },
             None => return,

@@ -520,6 +520,46 @@ fn connections_and_datagrams_follow_a_route_to_another_router_at_once() {
     }
 }
 
+/// Hosts of the link to which nothing was sent, more than the table has room for: each has asked for our address by ARP.
+#[test]
+fn a_neighbour_in_use_keeps_its_place_in_a_full_table() {
+    let few = Config {
+        resolves_neighbours: false,
+        neighbours_max: 8,
+        segmentation_max: 65_000,
+        ..config(1)
+    };
+    let mut world = World::new([few, config(2)]);
+    let peer: IpAddr = HOSTS[1].parse().unwrap();
+    let name = |world: &mut World, ip: IpAddr| {
+        let (now_us, host) = (world.now_us, &mut world.hosts[0]);
+        let mac = [2, 0, 0, 0, 0, 2];
+        host.engine.set_neighbour(now_us, ip, mac, &mut host.frames);
+    };
+    name(&mut world, peer);
+    let (client, server) = world.connect();
+    for other in 10..200 {
+        name(&mut world, [10, 0, 0, other].into());
+        // Confirmed later than the one in use, which is not named again.
+        name(&mut world, [10, 0, 0, other].into());
+        world.transfer((0, client), (1, server), 20_000, 10_000_000);
+    }
+    let to = |other: u8| (IpAddr::from([10, 0, 0, other]), 80).into();
+    // Others that are in use take the places of unused ones.
+    for other in 10..200 {
+        let now_us = world.now_us;
+        let host = &mut world.hosts[0];
+        let opened = host.engine.connect(now_us, None, to(other)).unwrap();
+        host.engine.end_batch(now_us, &mut host.frames);
+        host.frames.sent.clear();
+        host.engine.abort(now_us, opened).ok();
+        host.engine.wanted_neighbours();
+        world.transfer((0, client), (1, server), 20_000, 10_000_000);
+    }
+    let stats = world.hosts[0].engine.stats();
+    assert_eq!((stats.retrans_segs, stats.timeouts), (0, 0));
+}
+
 /// RFC 6437: routers with several ways choose one by the label.
 #[test]
 fn packets_of_a_flow_have_one_label_and_the_hop_limit_of_their_route() {
