@@ -22,6 +22,8 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
+const RTA_ENCAP: u16 = 22;
+const RTA_METRICS_LOCK: u16 = 1;
 const RTA_METRICS_MTU: u16 = 2;
 const RTA_METRICS_ADVMSS: u16 = 8;
 const RTA_METRICS_HOPLIMIT: u16 = 10;
@@ -86,7 +88,8 @@ pub enum RouteKind {
     Unicast,
     /// Delivers them to this host.
     Local,
-    /// Broadcast, anycast, multicast.
+    /// Broadcast, anycast, multicast; or it does what only the kernel can do: wraps packets up, or lets them be
+    /// fragmented.
     Other,
     /// Drops or refuses them.
     Refused,
@@ -103,6 +106,8 @@ pub struct Route {
     pub destination: IpAddr,
     /// Length of the network's prefix.
     pub prefix: u8,
+    /// Of which type of service its packets must be; 0: of any that has no route of its own.
+    pub tos: u8,
     /// Through whom; None for hosts of the link itself.
     pub gateway: Option<IpAddr>,
     /// Interface index, 0 for none.
@@ -249,6 +254,7 @@ impl Route {
             kind: kind_of(fixed[7]),
             destination,
             prefix: fixed[1],
+            tos: fixed[3],
             gateway: None,
             link: 0,
             source: None,
@@ -268,8 +274,13 @@ impl Route {
                 libc::RTA_PREFSRC => route.source = ip(value),
                 libc::RTA_PRIORITY => route.metric = u32_at(value, 0),
                 libc::RTA_TABLE => route.table = u32_at(value, 0),
+                RTA_ENCAP => route.kind = route.kind.only_kernels(),
                 libc::RTA_METRICS => {
                     let metric = |kind| inner(value, kind).map(|number| u32_at(number, 0));
+                    let locked = metric(RTA_METRICS_LOCK).unwrap_or(0);
+                    if locked & 1 << RTA_METRICS_MTU != 0 {
+                        route.kind = route.kind.only_kernels();
+                    }
                     route.mtu = metric(RTA_METRICS_MTU);
                     route.mss = metric(RTA_METRICS_ADVMSS);
                     route.hops = metric(RTA_METRICS_HOPLIMIT).and_then(|hops| hops.try_into().ok());
@@ -281,29 +292,55 @@ impl Route {
         if hops.is_empty() {
             return vec![route];
         }
-        let with = |(link, gateway)| Self {
-            link,
-            gateway,
+        let with = |hop: Hop| Self {
+            link: hop.link,
+            gateway: hop.gateway,
+            kind: match hop.is_wrapped {
+                true => route.kind.only_kernels(),
+                false => route.kind,
+            },
             ..route
         };
         hops.into_iter().map(with).collect()
     }
 }
 
+impl RouteKind {
+    /// Of a route that does what only the kernel can do.
+    fn only_kernels(self) -> Self {
+        match self {
+            Self::Unicast => Self::Other,
+            other => other,
+        }
+    }
+}
+
+/// One of several next hops.
+struct Hop {
+    link: u32,
+    gateway: Option<IpAddr>,
+    is_wrapped: bool,
+}
+
 /// The next hops of RTA_MULTIPATH: a length, an interface, attributes.
-fn read_hops(mut bytes: &[u8]) -> Vec<(u32, Option<IpAddr>)> {
+fn read_hops(mut bytes: &[u8]) -> Vec<Hop> {
     let mut found = Vec::new();
     while bytes.len() >= 8 {
         let length = usize::from(u16_at(bytes, 0));
         if length < 8 || length > bytes.len() {
             break;
         }
-        let gateway = attributes(&bytes[8..length]).find_map(|(kind, value)| match kind {
+        let all = || attributes(&bytes[8..length]);
+        let gateway = all().find_map(|(kind, value)| match kind {
             libc::RTA_GATEWAY => ip(value),
             libc::RTA_VIA => value.get(2..).and_then(ip),
             _ => None,
         });
-        found.push((u32_at(bytes, 4), gateway));
+        found.push(Hop {
+            link: u32_at(bytes, 4),
+            gateway,
+            is_wrapped: all().any(|(kind, _)| kind == RTA_ENCAP),
+        });
         bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
     }
     found
@@ -391,6 +428,38 @@ mod tests {
             request.attribute(*kind, value)
         });
         request.finish(0).split_off(HEADER)
+    }
+
+    fn kinds(attributes: &[(u16, &[u8])]) -> Vec<RouteKind> {
+        let mut fixed = [0; 12];
+        (fixed[0], fixed[7]) = (libc::AF_INET6 as u8, libc::RTN_UNICAST);
+        let body = [&fixed[..], &attributes_of(attributes)].concat();
+        let routes = Route::read(&body);
+        routes.iter().map(|route| route.kind).collect()
+    }
+
+    #[test]
+    fn a_route_that_wraps_packets_up_or_has_them_fragmented_is_the_kernels() {
+        use RouteKind::{Other, Unicast};
+        let gateway: (u16, &[u8]) = (libc::RTA_GATEWAY, &[0xfe; 16]);
+        assert_eq!(kinds(&[gateway]), [Unicast]);
+        let segments: (u16, &[u8]) = (RTA_ENCAP, &[0; 8]);
+        assert_eq!(kinds(&[segments, gateway]), [Other]);
+        let metrics = |locked: u32| {
+            let mtu = (RTA_METRICS_MTU, &1400u32.to_ne_bytes()[..]);
+            attributes_of(&[(RTA_METRICS_LOCK, &locked.to_ne_bytes()), mtu])
+        };
+        let with = |metrics: &[u8]| kinds(&[gateway, (libc::RTA_METRICS, metrics)]);
+        assert_eq!(with(&metrics(1 << RTA_METRICS_MTU)), [Other]);
+        assert_eq!(with(&metrics(1 << RTA_METRICS_HOPLIMIT)), [Unicast]);
+        let hop = |wraps: bool| {
+            let encapsulated = if wraps { &[segments][..] } else { &[] };
+            let all = attributes_of(&[&[gateway][..], encapsulated].concat());
+            let length = (8 + all.len() as u16).to_ne_bytes();
+            [&length[..], &[0, 0, 7, 0, 0, 0], &all].concat()
+        };
+        let hops = [hop(false), hop(true)].concat();
+        assert_eq!(kinds(&[(libc::RTA_MULTIPATH, &hops)]), [Unicast, Other]);
     }
 
     fn link(kind: &[u8], data: &[(u16, &[u8])]) -> Link {

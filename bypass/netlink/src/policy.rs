@@ -6,7 +6,7 @@
 //! decides: from a later table it takes only prefixes outside every prefix of the earlier ones.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use crate::item::{Route, RouteKind};
@@ -197,6 +197,7 @@ fn entries(rule: &Rule, tables: &HashMap<u32, Vec<&Route>>) -> BTreeMap<Prefix, 
 /// The routes of a table to destinations in `scope`.
 fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMap<Prefix, Fate> {
     let mut best: BTreeMap<Prefix, Vec<&Route>> = BTreeMap::new();
+    let mut of_one_tos = BTreeSet::new();
     let rank = |route: &Route| (std::cmp::Reverse(route.prefix), route.metric);
     for route in routes {
         let network = Prefix::new(route.destination, route.prefix);
@@ -206,21 +207,32 @@ fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMa
             _ => continue,
         };
         let known = best.entry(part).or_default();
+        // Packets of its type of service go by it, whatever its metric.
+        if route.tos != 0 {
+            of_one_tos.insert(part);
+        }
         match known.first().map(|first| rank(route).cmp(&rank(first))) {
             None | Some(Ordering::Equal) => known.push(route),
             Some(Ordering::Less) => *known = vec![route],
             Some(Ordering::Greater) => {}
         }
     }
-    let fate = |routes: Vec<&Route>| match routes[0].kind {
+    let fate = |part: &Prefix, routes: Vec<&Route>| match routes[0].kind {
+        _ if of_one_tos.contains(part) => Fate::Unsure,
         // The kernel chooses one of several hops by a hash of the flow.
-        RouteKind::Unicast if routes.iter().any(|one| one.link != routes[0].link) => Fate::Unsure,
+        RouteKind::Unicast
+            if routes
+                .iter()
+                .any(|one| (one.link, one.kind) != (routes[0].link, routes[0].kind)) =>
+        {
+            Fate::Unsure
+        }
         RouteKind::Unicast | RouteKind::Local => Fate::Goes(*routes[0]),
         RouteKind::Refused => Fate::Refused,
         RouteKind::Other => Fate::Unsure,
     };
     best.into_iter()
-        .map(|(part, routes)| (part, fate(routes)))
+        .map(|(part, routes)| (part, fate(&part, routes)))
         .collect()
 }
 
@@ -244,6 +256,7 @@ mod tests {
             kind: RouteKind::Unicast,
             destination,
             prefix,
+            tos: 0,
             gateway: None,
             link,
             source: None,
@@ -262,6 +275,7 @@ mod tests {
             action,
             suppressed: None,
             applies: Applies::Always,
+            is_of_datagrams: false,
         }
     }
 
@@ -357,6 +371,21 @@ mod tests {
         assert_eq!(link(&ways(&routes), "8.8.8.8"), 1);
         routes.push(route(254, "0.0.0.0/0", 5));
         assert_eq!(ways(&routes).to(ip("8.8.8.8")), Some(Fate::Unsure));
+    }
+
+    #[test]
+    fn of_a_prefix_with_a_route_of_one_type_of_service_nothing_is_sure() {
+        let (rules, mut routes) = two_uplinks();
+        let of_tos = |gateway: &str| Route {
+            tos: 0x10,
+            metric: 9,
+            gateway: Some(ip(gateway)),
+            ..route(254, "0.0.0.0/0", 1)
+        };
+        routes.push(of_tos("10.1.0.1"));
+        let ways = Ways::of(&rules, &routes, None, true, false);
+        assert_eq!(ways.to(ip("8.8.8.8")), Some(Fate::Unsure));
+        assert_eq!(link(&ways, "10.2.0.9"), 2);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const USERS: u16 = 20;
 const PROTOCOL: u16 = 22;
 const SOURCE_PORTS: u16 = 23;
 const PORTS: u16 = 24;
+/// The last attribute that is understood, or changes nothing.
+const LAST: u16 = PORTS;
+const UDP: u8 = libc::IPPROTO_UDP as u8;
 const INVERT: u32 = 2;
 const TO_TABLE: u8 = 1;
 const NOTHING: u8 = 3;
@@ -68,6 +71,8 @@ pub struct Rule {
     pub suppressed: Option<u32>,
     /// See [`Applies`].
     pub applies: Applies,
+    /// It is for UDP alone, of which [`Applies`] does not speak.
+    pub is_of_datagrams: bool,
 }
 
 impl Rule {
@@ -81,6 +86,7 @@ impl Rule {
             action: Action::Table(table),
             suppressed: None,
             applies: Applies::Always,
+            is_of_datagrams: false,
         })
     }
 
@@ -95,6 +101,7 @@ impl Rule {
             action: Action::Unknown,
             suppressed: None,
             applies: Applies::Always,
+            is_of_datagrams: false,
         };
         let (mut mark, mut mask) = (0, None);
         let mut at_most = Applies::Always;
@@ -142,8 +149,11 @@ impl Rule {
                     table = number;
                     Applies::Always
                 }
-                _ => Applies::Always,
+                ..=LAST => Applies::Always,
+                // A traffic class, a flow label, a mask of ports, or what later kernels have.
+                _ => Applies::Perhaps,
             };
+            rule.is_of_datagrams |= kind == PROTOCOL && value.first() == Some(&UDP);
             at_most = at_most.min(bound);
         }
         if mark & mask.unwrap_or(u32::MAX) != 0 {
@@ -157,5 +167,56 @@ impl Rule {
             _ => Action::Unknown,
         };
         Some(rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Request, HEADER};
+
+    fn rule(attributes: &[(u16, &[u8])]) -> Rule {
+        let fixed = [
+            libc::AF_INET as u8,
+            0,
+            0,
+            0,
+            254,
+            0,
+            0,
+            TO_TABLE,
+            0,
+            0,
+            0,
+            0,
+        ];
+        let begun = Request::new(0, 0, &fixed);
+        let whole = attributes.iter().fold(begun, |request, (kind, value)| {
+            request.attribute(*kind, value)
+        });
+        Rule::read(&whole.finish(0)[HEADER..]).expect("a rule")
+    }
+
+    /// Linux 6.13 and later leave the traffic class of the fixed part empty where they say FRA_DSCP.
+    #[test]
+    fn a_rule_that_says_more_than_is_understood_may_apply() {
+        const DSCP: u16 = 25;
+        assert_eq!(rule(&[]).applies, Applies::Always);
+        assert_eq!(rule(&[(21, &[2])]).applies, Applies::Always);
+        for kind in DSCP..=DSCP + 9 {
+            assert_eq!(rule(&[(kind, &[8])]).applies, Applies::Perhaps, "{kind}");
+        }
+        // Also that of marked packets.
+        assert_eq!(
+            rule(&[(DSCP, &[8]), (MARK, &[1; 4])]).applies,
+            Applies::Never
+        );
+    }
+
+    #[test]
+    fn a_rule_for_datagrams_alone_is_known_as_one() {
+        let [udp, tcp] = [17, 6].map(|number| rule(&[(PROTOCOL, &[number])]));
+        assert_eq!((udp.applies, udp.is_of_datagrams), (Applies::Never, true));
+        assert_eq!((tcp.applies, tcp.is_of_datagrams), (Applies::Always, false));
     }
 }

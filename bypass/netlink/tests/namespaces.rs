@@ -14,6 +14,10 @@ const CASES: &[Case] = &[
         policy,
     ),
     ("chains_that_look_at_what_comes_in_are_named", filters),
+    (
+        "routes_that_only_the_kernel_can_follow_are_its_own",
+        kernels_routes,
+    ),
     ("changes_are_followed", changes),
     ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
     ("lost_news_are_read_again", losses),
@@ -206,6 +210,43 @@ fn filters() {
         "add chain inet both in { type filter hook input priority 0 ; policy drop ; }",
     );
     assert_eq!(chains(), ["both in", "own in"]);
+}
+
+fn kernels_routes() {
+    let (a, _b) = pair();
+    a.ip("route add 10.60.0.0/16 via 10.9.0.3");
+    a.ip("route add 10.60.0.0/16 via 10.9.0.2 tos 0x10");
+    a.ip("route add 10.61.0.0/16 via 10.9.0.2 mtu lock 1400");
+    a.ip("-6 route add fd0a::/64 via fd09::2");
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    let hop = |tables: &Tables, to: &str| tables.next_hop(ip(to)).map(|hop| hop.ip);
+    assert_eq!(hop(&tables, "10.60.0.1"), None, "by type of service");
+    assert_eq!(hop(&tables, "10.61.0.1"), None, "fragmented on its way");
+    a.ip("route del 10.60.0.0/16 via 10.9.0.2 tos 0x10");
+    until(&mut tables, "one for every type of service", |tables| {
+        hop(tables, "10.60.0.1") == Some(ip("10.9.0.3"))
+    });
+    // The same gateway: one of them remains.
+    a.ip("route add 10.60.0.0/16 via 10.9.0.3 tos 0x10");
+    until(&mut tables, "by type of service again", |tables| {
+        hop(tables, "10.60.0.1").is_none()
+    });
+    a.ip("route del 10.60.0.0/16 via 10.9.0.3 tos 0x10");
+    until(&mut tables, "the other remains", |tables| {
+        hop(tables, "10.60.0.1") == Some(ip("10.9.0.3"))
+    });
+    assert_eq!(hop(&tables, "fd0a::1"), Some(ip("fd09::2")));
+    if a.may(
+        "ip",
+        "-6 route replace fd0a::/64 encap seg6 mode encap segs fd09::9 dev va",
+    )
+    .is_some()
+    {
+        until(&mut tables, "wrapped up", |tables| {
+            hop(tables, "fd0a::1").is_none()
+        });
+    }
 }
 
 fn changes() {

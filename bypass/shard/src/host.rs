@@ -494,6 +494,10 @@ impl Host {
         (source, port): (Option<IpAddr>, u16),
         to: SocketAddr,
     ) -> Option<(Way, usize)> {
+        // Of rules [`Tables::next_hop`] obeys those for TCP.
+        if self.tables.rules().iter().any(|rule| rule.is_of_datagrams) {
+            return None;
+        }
         let hop = self.tables.next_hop(to.ip())?;
         let usual = self.source_for(to.ip())?;
         let source = source.unwrap_or(usual);
