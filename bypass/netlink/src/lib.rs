@@ -18,6 +18,7 @@ pub mod route;
 mod rule;
 mod socket;
 mod tables;
+pub mod xfrm;
 
 pub use item::{Address, Link, Mac, Neighbour, Route, RouteKind};
 pub use policy::{Fate, Prefix, Ways};

@@ -53,6 +53,11 @@ impl Socket {
         })
     }
 
+    /// The descriptor alone.
+    pub fn into_fd(self) -> Owned {
+        self.fd
+    }
+
     /// For polling until readable: there are notifications.
     pub fn fd(&self) -> i32 {
         self.fd.0

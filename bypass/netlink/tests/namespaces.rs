@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use bypass_netlink::xfrm::{self, Policies};
 use bypass_netlink::{filter, neighbour, route, Fate, RouteKind, Tables};
+use bypass_sys::kernel;
 use bypass_testkit::{require_tool, veth, Case, Namespace};
 
 const CASES: &[Case] = &[
@@ -18,6 +20,7 @@ const CASES: &[Case] = &[
         "routes_that_only_the_kernel_can_follow_are_its_own",
         kernels_routes,
     ),
+    ("policies_of_ipsec_are_named_and_followed", ipsec),
     ("changes_are_followed", changes),
     ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
     ("lost_news_are_read_again", losses),
@@ -246,6 +249,50 @@ fn kernels_routes() {
         until(&mut tables, "wrapped up", |tables| {
             hop(tables, "fd0a::1").is_none()
         });
+    }
+}
+
+fn ipsec() {
+    let side = Namespace::new();
+    let found = || side.run(xfrm::policies).expect("IPsec");
+    let mut followed = side.run(Policies::new);
+    assert_eq!((found(), followed.apply()), (Vec::new(), Some(false)));
+    let news = side.run(xfrm::news).expect("IPsec");
+    let has_news = || {
+        let mut byte = [0; 1];
+        kernel::receive(news.0, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT).is_ok()
+    };
+    assert!(!has_news());
+    side.ip("xfrm policy add src 10.9.0.2 dst 10.9.0.1 proto tcp dir in action block");
+    assert_eq!(found(), ["in 10.9.0.2/32 to 10.9.0.1/32"]);
+    assert!(has_news());
+    assert_eq!(side.run(|| followed.apply()), Some(true));
+    let encrypted = "tmpl proto esp mode transport level required";
+    side.ip(&format!(
+        "xfrm policy add src fd09::/64 dst ::/0 dir out {encrypted}"
+    ));
+    let mut both = found();
+    both.sort();
+    assert_eq!(
+        both,
+        ["in 10.9.0.2/32 to 10.9.0.1/32", "out fd09::/64 to ::/0"]
+    );
+    side.ip("xfrm policy flush");
+    assert_eq!(
+        (found(), side.run(|| followed.apply())),
+        (Vec::new(), Some(false))
+    );
+    // Nobody has read them.
+    assert!(has_news());
+    if side
+        .may(
+            "ip",
+            "xfrm policy setdefault in block out accept fwd accept",
+        )
+        .is_some()
+    {
+        assert_eq!(found(), ["in all that no policy allows"]);
+        assert_eq!(side.run(|| followed.apply()), Some(true));
     }
 }
 

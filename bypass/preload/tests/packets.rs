@@ -896,16 +896,18 @@ for round in range(rounds):
             one.close()
 ";
 
-/// TCP-MD5 and a least number of hops, set before and after listen(2): a client that the kernel does not hear is not
+/// TCP-MD5, a least number of hops and an IPsec policy of the socket, set before and after listen(2): a client that the kernel does not hear is not
 /// heard here either.
 fn guarded() {
     const SERVER_PROGRAM: &str = "
 import socket, struct, sys
-MD5SIG, MINTTL = 14, 21
+MD5SIG, MINTTL, XFRM_POLICY = 14, 21, 17
+blocks = struct.pack('<40xHBBB3xiI96xIIBBBB4x', socket.AF_INET, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0)
 md5 = struct.pack('<HHI120xBBHI80s', socket.AF_INET, 0, int.from_bytes(socket.inet_aton('10.79.0.1'), 'little'), 0, 0, 3, 0, b'key')
 options = {
     'none': None,
     'md5': (socket.IPPROTO_TCP, MD5SIG, md5),
+    'policy': (socket.IPPROTO_IP, XFRM_POLICY, blocks),
     'hops': (socket.IPPROTO_IP, MINTTL, 255),
 }
 name, _, when = 'WHICH'.partition(' ')
@@ -937,6 +939,8 @@ while True:
         "hops after",
         "md5 before",
         "md5 after",
+        "policy before",
+        "policy after",
     ] {
         let program = SERVER_PROGRAM.replace("WHICH", which);
         let server = serve(&network, &program);

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use bypass_netlink::xfrm::Policies;
 use bypass_netlink::{diag, neighbour, Neighbour, Tables};
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel::{self, Result};
@@ -80,6 +81,9 @@ pub struct Scope {
 pub struct Host {
     link: u32,
     tables: Tables,
+    policies: Policies,
+    /// IPsec policies may apply to its connections: the kernel has all new ones, and every datagram.
+    has_policies: bool,
     steering: Arc<Steering>,
     ports: Ports,
     /// When it is looked which of them are in use.
@@ -128,9 +132,11 @@ impl Host {
             beside,
             accept_from,
         } = scope;
-        Ok(Self {
+        let mut host = Self {
             link,
             tables: Tables::new()?,
+            policies: Policies::new(),
+            has_policies: false,
             ports: Ports::new(steering.clone(), notice),
             ports_us: 0,
             steering,
@@ -153,7 +159,9 @@ impl Host {
             look_us: 0,
             draining: Vec::new(),
             drain_us: 0,
-        })
+        };
+        host.follow_policies();
+        Ok(host)
     }
 
     /// Polled for reading: the network has changed.
@@ -173,10 +181,35 @@ impl Host {
         engine: &mut Engine,
         sink: &mut impl TxSink,
     ) -> Result<()> {
-        if self.tables.update()? || self.has_stale_routing {
+        let has_news = self.tables.update()?;
+        if self.follow_policies() || has_news || self.has_stale_routing {
             self.sync(now_us, engine, sink);
         }
         Ok(())
+    }
+
+    /// Whether IPsec policies have begun or ceased to apply. A process that may not ask which there are believes so
+    /// once they have changed.
+    fn follow_policies(&mut self) -> bool {
+        let known = self.policies.apply();
+        let apply = known.unwrap_or_else(|| self.steering.has_policy_news());
+        if self.has_policies == apply {
+            return false;
+        }
+        self.has_policies = apply;
+        self.routing_of = None;
+        for port in &self.datagrams {
+            match apply {
+                true => self.steering.release(Transport::Udp, *port),
+                false => drop(self.steering.claim(Transport::Udp, *port)),
+            }
+        }
+        true
+    }
+
+    /// Whether IPsec policies may apply to its connections, so that the kernel has all new ones.
+    pub fn has_policies(&self) -> bool {
+        self.has_policies
     }
 
     /// Gives the engine the present state of the network.
@@ -206,9 +239,9 @@ impl Host {
         let taken: Vec<Address> = addresses
             .into_iter()
             .filter(|one| match self.accept_from {
-                None => self.steering.add_address(one.ip),
+                None if !self.has_policies => self.steering.add_address(one.ip),
                 // From nowhere until it is known from where.
-                Some(_) => self.steering.add_address_without_ways(one.ip),
+                _ => self.steering.add_address_without_ways(one.ip),
             })
             .collect();
         self.addresses = now;
@@ -251,6 +284,9 @@ impl Host {
         for (ip, mut from) in routing.from {
             if let Some(networks) = &self.accept_from {
                 from = within(from, networks, ip.is_ipv4());
+            }
+            if self.has_policies {
+                from.clear();
             }
             self.steering.set_ways(ip, from);
         }
@@ -310,6 +346,9 @@ impl Host {
 
     /// The way to `to` leads over this interface: the source address that the kernel prefers.
     pub fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        if self.has_policies {
+            return None;
+        }
         let hop = self
             .tables
             .next_hop(to)
@@ -475,7 +514,9 @@ impl Host {
 
     /// Takes the datagrams of a port.
     pub fn claim_datagrams(&mut self, port: u16) {
-        self.steering.claim(Transport::Udp, port);
+        if !self.has_policies {
+            self.steering.claim(Transport::Udp, port);
+        }
         self.datagrams.push(port);
         self.takes_datagrams = true;
     }
@@ -484,7 +525,9 @@ impl Host {
     pub fn release_datagrams(&mut self, port: u16) {
         if let Some(place) = self.datagrams.iter().position(|one| *one == port) {
             self.datagrams.swap_remove(place);
-            self.steering.release(Transport::Udp, port);
+            if !self.has_policies {
+                self.steering.release(Transport::Udp, port);
+            }
         }
     }
 
@@ -554,7 +597,7 @@ impl Drop for Host {
         for port in self.listening.iter().chain(&self.draining) {
             self.steering.release(Transport::Tcp, *port);
         }
-        for port in &self.datagrams {
+        for port in self.datagrams.iter().filter(|_| !self.has_policies) {
             self.steering.release(Transport::Udp, *port);
         }
     }
@@ -579,7 +622,7 @@ mod tests {
             kernel::ftruncate(fd.0, bytes).expect("its size");
             fd
         };
-        [4 << 20, 2 << 20, 1 << 20, 4096, 0].map(table).into()
+        [4 << 20, 2 << 20, 1 << 20, 4096, 0, 0].map(table).into()
     }
 
     fn steering() -> Steering {

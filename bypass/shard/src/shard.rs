@@ -367,6 +367,11 @@ impl Shard {
         self.lost_interface
     }
 
+    /// Whether IPsec policies may apply to connections over the interface: the kernel has all new ones.
+    pub fn has_policies(&self) -> bool {
+        self.host.as_ref().is_some_and(Host::has_policies)
+    }
+
     /// Before a sleep: true when there is something to do at once. Else sleep on
     /// [`poll_fds`](Self::poll_fds) and no longer than [`wait_us`](Self::wait_us).
     pub fn arm(&mut self) -> bool {

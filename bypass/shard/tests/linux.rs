@@ -73,6 +73,7 @@ const CASES: &[Case] = &[
         "clients_behind_a_table_of_a_policy_rule_are_answered_and_rules_obeyed",
         policy,
     ),
+    ("ipsec_policies_leave_new_connections_to_the_kernel", ipsec),
     (
         "a_host_of_the_addresss_prefix_is_behind_the_router_that_its_route_names",
         not_on_link,
@@ -514,6 +515,39 @@ fn policy() {
     });
     server.end();
     link.own().ip("rule add to 10.77.0.1 prohibit");
+    link.own().run(|| {
+        let mut shard = link.shard(|device| device);
+        let opened = shard.connect(None, ([10, 77, 0, 1], 9).into());
+        assert_eq!(opened, Err(Error::NetworkUnreachable));
+    });
+}
+
+/// What is open lives; a new connection goes to the kernel, which drops it as the policy says.
+fn ipsec() {
+    let link = Link::veth(1500, Mode::Native);
+    let server = link.echo(|device| device);
+    let mut stream = server.connect();
+    echo_through(&mut stream, 1, 100_000);
+    let limit = Duration::from_millis(300);
+    // A pause, for the kernel keeps the port of each client that closes first.
+    let connect = || {
+        std::thread::sleep(Duration::from_millis(20));
+        let at = link.own_address(PORT);
+        let client = link.linux().run(|| TcpStream::connect_timeout(&at, limit));
+        client.map_err(|error| error.kind())
+    };
+    let block = "src 10.77.0.1 dst 10.77.0.2 proto tcp dir in";
+    link.own()
+        .ip(&format!("xfrm policy add {block} action block"));
+    let is_dropped = || matches!(connect(), Err(std::io::ErrorKind::TimedOut));
+    Running::until(|| (0..3).all(|_| is_dropped()).then_some(()));
+    echo_through(&mut stream, 2, 100_000);
+    link.own().ip(&format!("xfrm policy del {block}"));
+    Running::until(|| connect().is_ok().then_some(()));
+    server.end();
+    // The kernel knows no other way to send them than encrypted.
+    link.own()
+        .ip("xfrm policy add src 0.0.0.0/0 dst 10.77.0.1 dir out tmpl proto esp mode transport");
     link.own().run(|| {
         let mut shard = link.shard(|device| device);
         let opened = shard.connect(None, ([10, 77, 0, 1], 9).into());

@@ -454,6 +454,9 @@ pub fn serve() -> Service {
                 interface::returning::expect(relay.link);
                 IS_LOOKING.store(true, Ordering::Relaxed);
             }
+            if let Some(apply) = relay.new_policies() {
+                interface::say_policies(relay.link, apply);
+            }
         } else {
             is_busy = true;
         }

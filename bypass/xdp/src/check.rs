@@ -5,7 +5,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use bypass_netlink::{filter, Link, Tables};
+use bypass_netlink::{filter, xfrm, Link, Tables};
 use bypass_sys::kernel;
 
 use crate::opened::{Layout, Opened, Settings};
@@ -149,6 +149,7 @@ pub fn look(name: &str) -> kernel::Result<Report> {
     }
     look_at_link(&mut report, &tables, &link);
     look_at_program(&mut report, &link);
+    look_at_policies(&mut report);
     look_at_rights(&mut report, &link, &traits);
     if let (true, Some(way)) = (report.is_usable(), traits.ways.first()) {
         look_at_way(&mut report, &link, &traits, way);
@@ -176,6 +177,20 @@ fn look_at_link(report: &mut Report, tables: &Tables, link: &Link) {
             "it has no address: nothing comes to it until it has one",
             remedy,
         );
+    }
+}
+
+/// What is taken, and what is sent, passes by the kernel's IPsec. A process that may not ask for policies lacks other
+/// rights too.
+fn look_at_policies(report: &mut Report) {
+    let policies = xfrm::policies().unwrap_or_default();
+    if let [first, others @ ..] = &policies[..] {
+        let further = match others.len() {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let what = format!("an IPsec policy would not apply to its connections ({first}{further})");
+        report.add(Weight::Obstacle, what, "ip xfrm policy shows them all");
     }
 }
 

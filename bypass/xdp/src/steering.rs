@@ -1,11 +1,14 @@
 //! Attaches the steering program to an interface, and sets which ports and addresses it takes.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bypass_netlink::xfrm;
 use bypass_sys::descriptor::Owned;
+use bypass_sys::kernel;
 use bypass_sys::kernel::Result;
 
 use crate::guarded::{self, Guarded, Transport};
@@ -58,7 +61,7 @@ struct Attached {
 
 /// The program with its tables, attached nowhere yet.
 struct Loaded {
-    shared: [Owned; SHARED - 1],
+    shared: [Owned; LINK],
     guarded: [Owned; guarded::COUNT],
     program: Owned,
 }
@@ -109,12 +112,14 @@ pub struct Steering {
     claims: Mutex<HashMap<(Transport, u16), u32>>,
 }
 
-const SHARED: usize = 5;
+const SHARED: usize = 6;
 const PORTS_MAP: usize = 0;
 const USES_MAP: usize = 1;
 const WAYS_MAP: usize = 2;
 const PENDING_MAP: usize = 3;
 const LINK: usize = 4;
+const POLICIES: usize = 5;
+
 impl Steering {
     /// Attaches the program to interface `link`; nothing is claimed yet. Needs CAP_BPF and
     /// CAP_NET_ADMIN. EBUSY: there is another program. `takes_fragments`: for an MTU above what one
@@ -126,7 +131,7 @@ impl Steering {
             &guarded::usual_permits(),
         )?;
         let attached = bpf::attach(loaded.program.0, link, mode.flags())?;
-        let all = loaded.shared.into_iter().chain([attached]);
+        let all = loaded.shared.into_iter().chain([attached, xfrm::news()?]);
         let steering = Self::of(mode, all.chain(loaded.guarded).collect())?;
         ways::begin(&steering.attached.ways);
         Ok(steering)
@@ -344,6 +349,16 @@ impl Steering {
             });
         }
         oldest < u64::MAX && now_ns().saturating_sub(oldest) > RESEND_NS
+    }
+
+    /// Whether IPsec policies have changed since the program was attached, for who may not ask which there are.
+    pub fn has_policy_news(&self) -> bool {
+        let mut one = [libc::pollfd {
+            fd: self.attached.fds[POLICIES].0,
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        kernel::poll(&mut one, Some(Duration::ZERO), None) != Ok(0)
     }
 
     /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).

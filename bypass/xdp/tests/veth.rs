@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bypass_device::{Device, Frame, Offload};
 use bypass_netlink::{Link, Prefix, Tables};
 use bypass_sys::descriptor::Owned;
-use bypass_sys::{address, kernel, network};
+use bypass_sys::{address, kernel, network, numbers};
 use bypass_testkit::contract::{self, Pair, PORT};
 use bypass_testkit::{skip, veth, Case, Namespace};
 use bypass_xdp::{check, From, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
@@ -55,6 +55,7 @@ const CASES: &[Case] = &[
         "who_closes_after_the_kernels_server_is_answered_by_the_kernel",
         fin_wait,
     ),
+    ("who_may_not_ask_hears_of_ipsec_policies", ipsec),
     (
         "errors_about_claimed_tcp_come_too_and_about_udp_not",
         errors,
@@ -272,6 +273,20 @@ fn count(device: &mut Xdp, port: u16, wanted: usize) -> usize {
         device.flush().expect("a flush");
         found
     })
+}
+
+fn ipsec() {
+    let sides = namespaces(1, 1500);
+    let (kept, _device) = open(&sides[1], "vb", Mode::Generic, Settings::default());
+    let all = kept.descriptors();
+    let fds = all[..Steering::UNPRIVILEGED].iter();
+    let fds = fds.map(|fd| numbers::duplicate(*fd).expect("a duplicate"));
+    let steering = Steering::of(Mode::Generic, fds.collect()).expect("tables");
+    assert!(!steering.has_policy_news());
+    sides[0].ip("xfrm policy add src 10.77.0.1 dst 10.77.0.2 dir out action block");
+    assert!(!steering.has_policy_news(), "another namespace's");
+    sides[1].ip("xfrm policy add src 10.77.0.1 dst 10.77.0.2 dir in action block");
+    assert!(steering.has_policy_news() && steering.has_policy_news());
 }
 
 fn unclaimed() {
@@ -1399,6 +1414,12 @@ fn checked() {
         text.contains("answer ARP") && text.contains("arp_ignore=1"),
         "{text}"
     );
+    sides[0].ip("xfrm policy add src 10.77.0.2 dst 0.0.0.0/0 proto tcp dir in action block");
+    let guarded = report("va");
+    let said = "an IPsec policy would not apply to its connections (in 10.77.0.2/32 to 0.0.0.0/0)";
+    assert!(!guarded.is_usable(), "{guarded}");
+    assert!(guarded.to_string().contains(said), "{guarded}");
+    sides[0].ip("xfrm policy flush");
     // What is promised was tried, and another program has the socket.
     let taken = sides[0].run(|| {
         let tables = Tables::new().expect("tables");

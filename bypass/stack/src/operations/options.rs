@@ -50,11 +50,16 @@ const GUARDS: &[(i32, i32)] = &[
     (libc::SOL_TCP, TCP_AO_INFO),
     (libc::SOL_IP, libc::IP_MINTTL),
     (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
+    (libc::SOL_IP, libc::IP_IPSEC_POLICY),
+    (libc::SOL_IP, libc::IP_XFRM_POLICY),
+    (libc::SOL_IPV6, IPV6_IPSEC_POLICY),
+    (libc::SOL_IPV6, libc::IPV6_XFRM_POLICY),
 ];
 const TCP_MD5SIG_EXT: i32 = 32;
 const TCP_AO_ADD_KEY: i32 = 38;
 const TCP_AO_INFO: i32 = 40;
 const IPV6_MINHOPCOUNT: i32 = 73;
+const IPV6_IPSEC_POLICY: i32 = 34;
 
 /// Not in the libc crate, as the next ones; of sockios.h and fcntl.h.
 pub const SIOCATMARK: u64 = 0x8905;
@@ -208,7 +213,11 @@ fn become_ipv4(fd: i32, socket: &Socket, value: &[u8]) -> Outcome {
 
 /// Whether an option with this value guards a connection: a least number of hops of zero does not.
 fn guards(option: (i32, i32), value: &[u8]) -> bool {
-    let counts_hops = option.0 != libc::SOL_TCP;
+    let hops = [
+        (libc::SOL_IP, libc::IP_MINTTL),
+        (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
+    ];
+    let counts_hops = hops.contains(&option);
     GUARDS.contains(&option) && !(counts_hops && int(value) == Some(0))
 }
 

@@ -247,6 +247,21 @@ pub fn open_all() {
     cluster::meet();
 }
 
+/// IPsec policies have begun to apply to new connections over an interface that is in use, or have ceased.
+pub fn say_policies(link: u32, apply: bool) {
+    let known = NAMES.lock();
+    let name = known.iter().flat_map(|names| names.iter());
+    let name = name.filter(|(known, _)| *known == link);
+    let what = match apply {
+        true => "IPsec policies have changed; new connections there go to the kernel",
+        false => "no IPsec policy applies any more; new connections there are accelerated",
+    };
+    for (_, name) in name {
+        opening::say(name, what);
+        process::fall_back(Reason::Interface);
+    }
+}
+
 fn open_one(name: &str) -> Result<Interface, String> {
     let interface = passing::inherited(name).map_or_else(|| cluster::open(name), Ok)?;
     if let Ok(mut steerings) = STEERINGS.lock() {

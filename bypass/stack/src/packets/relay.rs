@@ -60,6 +60,8 @@ pub struct Relay {
     pub link: u32,
     /// It is gone, and whether that was asked for.
     is_gone: Option<bool>,
+    /// Whether IPsec policies apply, and whether that was asked for.
+    policies: (bool, bool),
     /// Other processes may have engines on it.
     is_divided: bool,
     /// When it is looked again who accepts where.
@@ -182,6 +184,7 @@ impl Relay {
             lease,
             link,
             is_gone: None,
+            policies: (false, true),
             is_divided,
             guests_us: 0,
             waker: wakers::new_waker()?,
@@ -272,6 +275,11 @@ impl Relay {
                 .fail_all(now_us, tcp::Error::NetworkUnreachable);
             service::wake();
         }
+        let has_policies = self.shard.has_policies();
+        if self.policies.0 != has_policies {
+            self.policies = (has_policies, false);
+            service::wake();
+        }
     }
 
     /// Frames that have come here and are other engines'.
@@ -293,6 +301,13 @@ impl Relay {
         let is_new = self.is_gone == Some(false);
         self.is_gone = self.is_gone.map(|_| true);
         is_new
+    }
+
+    /// Whether IPsec policies apply to new connections, where that has changed since it was asked last.
+    pub fn new_policies(&mut self) -> Option<bool> {
+        let (apply, was_asked) = self.policies;
+        self.policies.1 = true;
+        (!was_asked).then_some(apply)
     }
 
     /// Sends what is pending, for some connections at a time, so that arriving data finds space.

@@ -7,7 +7,7 @@ use super::*;
 use bypass_sys::memory;
 use bypass_xdp::Layout;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x04\0\0");
+const MAGIC: u64 = u64::from_le_bytes(*b"WSxdp\x05\0\0");
 /// Words of a layout.
 const LAYOUT: usize = 9;
 /// Words of a file at most.
