@@ -150,6 +150,7 @@ pub fn look(name: &str) -> kernel::Result<Report> {
     look_at_link(&mut report, &tables, &link);
     look_at_program(&mut report, &link);
     look_at_policies(&mut report);
+    look_at_fragments(&mut report);
     look_at_rights(&mut report, &link, &traits);
     if let (true, Some(way)) = (report.is_usable(), traits.ways.first()) {
         look_at_way(&mut report, &link, &traits, way);
@@ -191,6 +192,17 @@ fn look_at_policies(report: &mut Report) {
         };
         let what = format!("an IPsec policy would not apply to its connections ({first}{further})");
         report.add(Weight::Obstacle, what, "ip xfrm policy shows them all");
+    }
+}
+
+/// Its packets always have the bit that says that no router may cut them.
+fn look_at_fragments(report: &mut Report) {
+    let setting = "net.ipv4.ip_no_pmtu_disc";
+    let path = format!("/proc/sys/{}", setting.replace('.', "/"));
+    let is_usual = |text: String| text.trim() == "0";
+    if !std::fs::read_to_string(path).map_or(true, is_usual) {
+        let what = format!("{setting} has routers cut packets, and its own may not be cut");
+        report.add(Weight::Obstacle, what, format!("sysctl -w {setting}=0"));
     }
 }
 

@@ -1420,6 +1420,17 @@ fn checked() {
     assert!(!guarded.is_usable(), "{guarded}");
     assert!(guarded.to_string().contains(said), "{guarded}");
     sides[0].ip("xfrm policy flush");
+    let no_pmtu_disc = |value: u8| {
+        let setting = format!("-q -w net.ipv4.ip_no_pmtu_disc={value}");
+        sides[0].command("sysctl", &setting);
+    };
+    no_pmtu_disc(1);
+    let cut = report("va");
+    assert!(
+        !cut.is_usable() && cut.to_string().contains("ip_no_pmtu_disc=0"),
+        "{cut}"
+    );
+    no_pmtu_disc(0);
     // What is promised was tried, and another program has the socket.
     let taken = sides[0].run(|| {
         let tables = Tables::new().expect("tables");

@@ -1,8 +1,11 @@
 //! The engine as the options of the program want it.
 
+use std::ffi::CString;
+
 use bypass_options::Tcp;
 use bypass_shard::tcp::{Config, Ecn, SocketOption};
 use bypass_shard::Settings;
+use bypass_sys::{kernel, numbers};
 
 use super::options;
 
@@ -11,6 +14,8 @@ const SEGMENT: u64 = 1448;
 /// More than any buffer holds.
 const SEGMENTS_MAX: u64 = 65_535;
 const SECOND_US: u64 = 1_000_000;
+/// More than three numbers take.
+const SETTING_BYTES: usize = 128;
 
 /// Least and largest buffers that can be asked for.
 const BUFFER_BYTES: core::ops::RangeInclusive<u64> = 2_048..=8 << 20;
@@ -37,7 +42,87 @@ pub fn of_host() -> Config {
             _ => {}
         }
     }
+    obey(&mut engine, |name| setting(&format!("tcp_{name}")));
     engine
+}
+
+/// The text of a setting of the host, by a descriptor that the program does not see.
+fn setting(name: &str) -> Option<String> {
+    let path = CString::new(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+    let file = numbers::high(|| kernel::open(&path, libc::O_RDONLY)).ok()?;
+    let mut bytes = [0; SETTING_BYTES];
+    let count = kernel::read(file.0, &mut bytes).ok()?;
+    String::from_utf8(bytes[..count].to_vec()).ok()
+}
+
+/// Takes over settings of the host that no socket shows (net.ipv4.tcp_*, for IPv6 too); `read` gives the
+/// text of a setting, where the kernel has it.
+fn obey(engine: &mut Config, read: impl Fn(&str) -> Option<String>) {
+    let number = |name, at| -> Option<u64> { read(name)?.split_whitespace().nth(at)?.parse().ok() };
+    let one = |name| number(name, 0);
+    let is_on = |name| one(name).map(|value| value != 0);
+    let count = |name| one(name).map(|value| value.clamp(1, u64::from(u8::MAX)) as u8);
+    put(&mut engine.retries, count("retries2"));
+    put(&mut engine.syn_ack_retries, count("synack_retries"));
+    // Zero stands for as many as the engine has.
+    let orphans = count("orphan_retries").filter(|_| is_on("orphan_retries") == Some(true));
+    put(&mut engine.orphan_retries, orphans);
+    put(&mut engine.timestamps, is_on("timestamps"));
+    put(&mut engine.sack, is_on("sack"));
+    put(&mut engine.window_scaling, is_on("window_scaling"));
+    put(&mut engine.ecn, one("ecn").map(ecn));
+    put(&mut engine.syn_cookies, is_on("syncookies"));
+    put(
+        &mut engine.slow_start_after_idle,
+        is_on("slow_start_after_idle"),
+    );
+    put(&mut engine.loss_probe, is_on("early_retrans"));
+    put(
+        &mut engine.rto_min_us,
+        one("rto_min_us").map(|us| us.max(1000)),
+    );
+    put(
+        &mut engine.rto_max_us,
+        one("rto_max_ms").map(|ms| ms.max(1) * 1000),
+    );
+    let bytes = |value: u64| value.min(u64::from(u32::MAX));
+    let low = one("notsent_lowat")
+        .map(bytes)
+        .filter(|low| *low < u64::from(u32::MAX));
+    put(&mut engine.unsent_low, low.map(|low| low as u32));
+    obey_memory(engine, number);
+}
+
+/// Limits of buffers where they are lower than the engine's. Of the kernel's bytes for receiving half are data.
+fn obey_memory(engine: &mut Config, number: impl Fn(&'static str, usize) -> Option<u64>) {
+    let lower = |place: &mut u32, limit: Option<u64>| {
+        let limit = limit.map(|limit| limit.max(*BUFFER_BYTES.start()));
+        *place = limit.map_or(*place, |limit| limit.min(u64::from(*place)) as u32);
+    };
+    let half = |value: u64| value / 2;
+    lower(&mut engine.receive_bytes_max, number("rmem", 2).map(half));
+    lower(&mut engine.receive_bytes, number("rmem", 1).map(half));
+    lower(
+        &mut engine.receive_bytes,
+        Some(u64::from(engine.receive_bytes_max)),
+    );
+    if number("moderate_rcvbuf", 0) == Some(0) {
+        engine.receive_bytes_max = engine.receive_bytes;
+    }
+    lower(&mut engine.send_bytes_max, number("wmem", 2));
+    lower(
+        &mut engine.send_bytes,
+        Some(u64::from(engine.send_bytes_max)),
+    );
+}
+
+/// By Linux's number. Accurate ECN, which the engine does not have, falls back to the plain one.
+fn ecn(number: u64) -> Ecn {
+    match number {
+        0 => Ecn::Off,
+        1 | 3 | 4 => Ecn::Request,
+        _ => Ecn::Accept,
+    }
 }
 
 /// The settings of an engine: `engine`, except where the options specify something else.
@@ -219,6 +304,89 @@ mod tests {
         assert_eq!((engine.send_bytes, engine.send_bytes_max), (2_048, 2_048));
         let usual = Config::default().receive_bytes;
         assert_eq!(engine.receive_bytes_max, usual);
+    }
+
+    fn obeyed(settings: &[(&str, &str)]) -> Config {
+        let mut engine = Config::default();
+        obey(&mut engine, |name| {
+            let found = settings.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| format!("{value}\n"))
+        });
+        engine
+    }
+
+    /// A kernel that was left as it is has the engine's values.
+    #[test]
+    fn the_kernels_defaults_change_nothing() {
+        let usual = [
+            ("retries2", "15"),
+            ("synack_retries", "5"),
+            ("orphan_retries", "0"),
+            ("timestamps", "1"),
+            ("sack", "1"),
+            ("window_scaling", "1"),
+            ("ecn", "2"),
+            ("syncookies", "1"),
+            ("slow_start_after_idle", "1"),
+            ("early_retrans", "3"),
+            ("rto_min_us", "200000"),
+            ("rto_max_ms", "120000"),
+            ("notsent_lowat", "4294967295"),
+            ("rmem", "4096\t131072\t33554432"),
+            ("wmem", "4096\t16384\t4194304"),
+            ("moderate_rcvbuf", "1"),
+        ];
+        let plain = format!("{:?}", Config::default());
+        assert_eq!(format!("{:?}", obeyed(&usual)), plain);
+        assert_eq!(format!("{:?}", obeyed(&[])), plain);
+    }
+
+    #[test]
+    fn settings_of_the_host_are_obeyed() {
+        let engine = obeyed(&[
+            ("retries2", "3"),
+            ("synack_retries", "1"),
+            ("orphan_retries", "2"),
+            ("timestamps", "0"),
+            ("sack", "0"),
+            ("window_scaling", "0"),
+            ("ecn", "1"),
+            ("syncookies", "0"),
+            ("slow_start_after_idle", "0"),
+            ("early_retrans", "0"),
+            ("rto_min_us", "5000"),
+            ("rto_max_ms", "2000"),
+            ("notsent_lowat", "16384"),
+            ("rmem", "4096 32768 65536"),
+            ("wmem", "4096 16384 65536"),
+        ]);
+        let tries = (
+            engine.retries,
+            engine.syn_ack_retries,
+            engine.orphan_retries,
+        );
+        assert_eq!(tries, (3, 1, 2));
+        assert!(!engine.timestamps && !engine.sack && !engine.window_scaling);
+        assert_eq!((engine.ecn, engine.syn_cookies), (Ecn::Request, false));
+        assert!(!engine.slow_start_after_idle && !engine.loss_probe);
+        assert_eq!((engine.rto_min_us, engine.rto_max_us), (5_000, 2_000_000));
+        assert_eq!(engine.unsent_low, 16_384);
+        let receives = (engine.receive_bytes, engine.receive_bytes_max);
+        assert_eq!(receives, (16_384, 32_768));
+        assert_eq!((engine.send_bytes, engine.send_bytes_max), (65_536, 65_536));
+        let fixed = obeyed(&[("moderate_rcvbuf", "0")]);
+        assert_eq!(fixed.receive_bytes_max, fixed.receive_bytes);
+        assert_eq!(obeyed(&[("retries2", "what")]).retries, 15);
+        let by_number = [0, 1, 2, 3, 4, 5].map(ecn);
+        let [off, asks, takes] = [Ecn::Off, Ecn::Request, Ecn::Accept];
+        assert_eq!(by_number, [off, asks, takes, asks, asks, takes]);
+    }
+
+    #[test]
+    fn a_setting_reads_as_the_kernel_shows_it() {
+        let shown = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").ok();
+        assert!(shown.is_some() && setting("tcp_rmem") == shown);
+        assert_eq!(setting("tcp_of_another_kernel"), None);
     }
 
     #[test]
