@@ -9,6 +9,7 @@ pub type Mac = [u8; 6];
 
 // linux/if_link.h, linux/rtnetlink.h, linux/neighbour.h.
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -19,6 +20,10 @@ const IFLA_VLAN_FLAGS: u16 = 2;
 const VLAN_FLAG_REORDER_HDR: u32 = 1;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_LINK_NETNSID: u16 = 37;
+// Of IPv6 and, since Linux 6.3, of IPv4: IFLA_GSO_MAX_SIZE and its like.
+const GSO_MAX: [u16; 2] = [41, 63];
+const GRO_MAX: [u16; 2] = [58, 64];
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
@@ -45,6 +50,13 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Largest IP packet.
     pub mtu: u32,
+    /// The interface to which it leads, e.g. the peer of a veth, and the kernel's number of the network namespace of that
+    /// one, where it is another.
+    pub leads_to: Option<(u32, Option<u32>)>,
+    /// Largest packet that is sent for the device to cut.
+    pub gso_max: u32,
+    /// Largest packet that is merged of received ones.
+    pub gro_max: u32,
     /// Switched on (IFF_UP).
     pub is_up: bool,
     /// Has a carrier (IFF_LOWER_UP).
@@ -183,6 +195,9 @@ impl Link {
             keeps_tag: false,
             mac: None,
             mtu: 0,
+            leads_to: None,
+            gso_max: 0,
+            gro_max: 0,
             is_up: flags & libc::IFF_UP as u32 != 0,
             has_carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
             is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
@@ -191,11 +206,20 @@ impl Link {
             tx_queues: 1,
             xdp_program: None,
         };
+        let (mut other, mut namespace) = (None, None);
         for (kind, value) in attributes(body.get(16..)?) {
             match kind {
                 libc::IFLA_IFNAME => found.name = text(value),
                 libc::IFLA_ADDRESS => found.mac = value.try_into().ok(),
                 IFLA_MTU => found.mtu = u32_at(value, 0),
+                IFLA_LINK => other = Some(u32_at(value, 0)),
+                IFLA_LINK_NETNSID => namespace = Some(u32_at(value, 0)),
+                kind if GSO_MAX.contains(&kind) => {
+                    found.gso_max = found.gso_max.max(u32_at(value, 0));
+                }
+                kind if GRO_MAX.contains(&kind) => {
+                    found.gro_max = found.gro_max.max(u32_at(value, 0));
+                }
                 IFLA_MASTER => found.master = Some(u32_at(value, 0)),
                 IFLA_NUM_RX_QUEUES => found.rx_queues = u32_at(value, 0),
                 IFLA_NUM_TX_QUEUES => found.tx_queues = u32_at(value, 0),
@@ -214,6 +238,7 @@ impl Link {
                 _ => {}
             }
         }
+        found.leads_to = other.map(|other| (other, namespace));
         (!found.name.is_empty()).then_some(found)
     }
 }

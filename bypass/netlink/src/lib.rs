@@ -13,6 +13,7 @@ pub mod filter;
 pub mod item;
 mod message;
 pub mod neighbour;
+pub mod peer;
 pub mod policy;
 pub mod route;
 mod rule;

@@ -1,7 +1,7 @@
 //! Kind, driver, queues and checksums of an interface, and the receive modes that follow from them.
 
 use bypass_netlink::features::{self, Features};
-use bypass_netlink::{Link, Tables};
+use bypass_netlink::{peer, Link, Tables};
 
 use crate::exchange::QUEUES_MAX;
 use crate::opened::{takes_scattered_frames, Settings};
@@ -10,6 +10,9 @@ use crate::sys::ethtool;
 
 /// MTU up to which a frame fits one page in native mode, with what most drivers put around it.
 pub(crate) const NATIVE_MTU: u32 = 3498;
+
+/// Longest packet that Linux makes for a device to cut, or of received ones, unless an administrator raises that.
+const LONGEST: u32 = 65_536;
 
 /// One way of receiving frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +123,13 @@ impl LinkTraits {
             .then(|| way(Mode::Native, !fits));
         let may_merge = self.kind.is_empty() && ethtool::merges(&link.name);
         let must_scatter = !self.kind.is_empty() || may_merge || !fits;
-        let generic = (scatters || !must_scatter).then(|| way(Mode::Generic, scatters));
+        // What is longer than the length of an IP packet can say is nothing that can be taken apart.
+        let has_long = match is_pair {
+            true => peer::of(link).is_ok_and(|peer| peer.gso_max > LONGEST),
+            false => may_merge && link.gro_max > LONGEST,
+        };
+        let generic =
+            (!has_long && (scatters || !must_scatter)).then(|| way(Mode::Generic, scatters));
         // The peer of a native program on veth segments every GSO packet, one frame each, and either way the kernel has made
         // packets of the frames before.
         self.ways = match is_pair && scatters {
@@ -143,7 +152,16 @@ impl LinkTraits {
                 },
             );
         }
-        if generic.is_none() {
+        if has_long {
+            let (name, of) = match is_pair {
+                true => ("PEER", "gso"),
+                false => (link.name.as_str(), "gro"),
+            };
+            self.no_generic = Some((
+                "frames longer than 64 KiB may come (BIG TCP)".to_owned(),
+                format!("ip link set {name} {of}_max_size {LONGEST} {of}_ipv4_max_size {LONGEST}"),
+            ));
+        } else if generic.is_none() {
             let what =
                 "frames that the kernel has merged, or that are longer than a page, need Linux 6.6";
             let remedy = match may_merge {
@@ -280,6 +298,9 @@ mod tests {
             keeps_tag: false,
             mac: Some([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
+            leads_to: None,
+            gso_max: LONGEST,
+            gro_max: LONGEST,
             is_up: true,
             has_carrier: true,
             is_loopback: false,

@@ -1431,6 +1431,11 @@ fn checked() {
         "{cut}"
     );
     no_pmtu_disc(0);
+    // More than a frame carries comes from there, unless it is cut before.
+    sides[1].ip("link set vb gso_max_size 131072");
+    assert_eq!(modes(&report("va")), [Mode::Native]);
+    sides[1].ip("link set vb gso_max_size 65536");
+    assert_eq!(modes(&report("va")), [Mode::Generic, Mode::Native]);
     // What is promised was tried, and another program has the socket.
     let taken = sides[0].run(|| {
         let tables = Tables::new().expect("tables");
