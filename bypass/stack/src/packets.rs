@@ -70,8 +70,10 @@ static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 /// When that was looked at last, by [`bypass_sys::clock`].
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Engines that leave new connections to the kernel because they are full.
+/// Engines and listeners that leave new connections to the kernel because there are as many as may be.
 static FULL: AtomicU32 = AtomicU32::new(0);
+/// Listeners that do so because the program accepts too few.
+static UNACCEPTED: AtomicU32 = AtomicU32::new(0);
 
 /// Between looks whether an interface is free.
 const TAKE_AGAIN: Duration = Duration::from_millis(20);
@@ -100,10 +102,23 @@ pub fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Whether connections accepted from the kernel may have been left to it because an engine was full.
+/// Why connections accepted from the kernel may have been left to it.
 #[inline]
-pub fn is_full() -> bool {
-    FULL.load(Ordering::Relaxed) > 0
+pub fn why_left() -> Option<Reason> {
+    let all = [(&FULL, Reason::Limit), (&UNACCEPTED, Reason::NotAccepting)];
+    let found = all
+        .into_iter()
+        .find(|(left, _)| left.load(Ordering::Relaxed) > 0);
+    found.map(|(_, reason)| reason)
+}
+
+/// How many engines and listeners leave them for this reason.
+fn left_for(reason: Reason) -> Option<&'static AtomicU32> {
+    match reason {
+        Reason::Limit => Some(&FULL),
+        Reason::NotAccepting => Some(&UNACCEPTED),
+        _ => None,
+    }
 }
 
 /// Whether `client` came over an interface that was named and another process uses: had this one used it, it
@@ -529,6 +544,7 @@ pub fn forget() {
     IS_CLIENT.store(false, Ordering::Relaxed);
     IS_ENDING.store(false, Ordering::Relaxed);
     FULL.store(0, Ordering::Relaxed);
+    UNACCEPTED.store(0, Ordering::Relaxed);
     ending::forget();
     holders::forget();
     datagrams::forget();

@@ -183,7 +183,7 @@ impl Engine {
             return;
         };
         let listener = &self.listeners.slab[listener];
-        if listener.queue.len() as u32 >= listener.backlog {
+        if listener.is_full() {
             self.cx.stats.listen_overflows += 1;
             self.cx.stats.listen_drops += 1;
         } else if self.half_opens.slab.is_full() {

@@ -55,6 +55,13 @@ impl Engine {
         Ok(())
     }
 
+    /// So many connections that were accepted here wait elsewhere for the application: they count as waiting.
+    pub fn set_taken(&mut self, listener: Handle, taken: u32) -> Result<(), Error> {
+        let index = self.listener_index(listener)?;
+        self.listeners.slab[index].taken = taken;
+        Ok(())
+    }
+
     fn listener_index(&self, handle: Handle) -> Result<u32, Error> {
         let index = handle.listener_index().ok_or(Error::InvalidArgument)?;
         match self.listeners.slab.get(index) {

@@ -22,6 +22,8 @@ pub struct Listener {
     pub backlog: u32,
     /// Connections that wait.
     pub queue: VecDeque<u32>,
+    /// Connections that the caller has taken and keeps waiting itself.
+    pub taken: u32,
     /// Half-open entries of this listener.
     pub half_open: u32,
     /// Which use of its place.
@@ -32,6 +34,13 @@ pub struct Listener {
     pub in_ready: bool,
     /// Options that its connections begin with.
     pub settings: Settings,
+}
+
+impl Listener {
+    /// Whether no more connections may wait.
+    pub fn is_full(&self) -> bool {
+        (self.queue.len() as u32).saturating_add(self.taken) >= self.backlog
+    }
 }
 
 /// All listeners of an engine.
@@ -65,6 +74,7 @@ impl Listeners {
             is_v6_only,
             backlog: backlog.max(1),
             queue: VecDeque::new(),
+            taken: 0,
             half_open: 0,
             generation,
             is_open: true,

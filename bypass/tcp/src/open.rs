@@ -30,7 +30,7 @@ impl Engine {
             return;
         };
         let state = &self.listeners.slab[listener];
-        if state.queue.len() as u32 >= state.backlog {
+        if state.is_full() {
             self.cx.stats.listen_overflows += 1;
             self.cx.stats.listen_drops += 1;
             return;
@@ -263,7 +263,7 @@ impl Engine {
         if listener.settings.defer_accept && seg.payload.is_empty() && !seg.has(tcp::FIN) {
             return;
         }
-        if listener.queue.len() as u32 >= listener.backlog {
+        if listener.is_full() {
             self.cx.stats.listen_overflows += 1;
             return;
         }
@@ -405,7 +405,7 @@ impl Engine {
         };
         self.cx.stats.syncookies_recv += 1;
         let state = &self.listeners.slab[listener];
-        if state.queue.len() as u32 >= state.backlog || self.conns.is_full() {
+        if state.is_full() || self.conns.is_full() {
             self.cx.stats.listen_overflows += 1;
             return true;
         }

@@ -17,7 +17,7 @@ use crate::sockets;
 
 impl Listener {
     /// As many as the kernel would let wait, which is one more than the backlog says.
-    fn backlog_credits(&self) -> u32 {
+    pub fn backlog_credits(&self) -> u32 {
         self.backlog.load(Ordering::Relaxed).saturating_add(1)
     }
 

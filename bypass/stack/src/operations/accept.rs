@@ -210,8 +210,8 @@ fn take_from_kernel(of: (&Listener, &Socket), fd: i32, flags: i32, client: &mut 
             address: client.address(),
             has_failed: false,
         };
-        if packets::is_full() {
-            process::leave_to_kernel(Reason::Limit, about());
+        if let Some(reason) = packets::why_left() {
+            process::leave_to_kernel(reason, about());
         } else if packets::is_of_others(|| client.address()) {
             process::leave_to_kernel(Reason::Interface, about());
         }

@@ -34,6 +34,7 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
                     Ordering::Relaxed,
                 );
                 listener.publish_credits();
+                listener::changed();
             }
             return result.into();
         }

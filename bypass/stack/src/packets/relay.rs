@@ -14,6 +14,7 @@ use bypass_shard::{Shard, Stray};
 use bypass_shm::doorbell::Seen;
 use bypass_shm::layout::{ReadyList, FIN, SLOTS_MAX};
 use bypass_shm::segment::Segment;
+use bypass_stats::Reason;
 use bypass_sys::clock::now_ns;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::thread::thread;
@@ -40,6 +41,7 @@ mod yielding;
 pub use room::LATE_MAX;
 
 use counting::Losses;
+use room::Proof;
 
 /// Bytes that are moved at once, and that may lie unread in a segment before the engine keeps them.
 const PIECE: usize = 64 << 10;
@@ -79,10 +81,10 @@ pub struct Relay {
     lingering: Vec<(usize, usize, Handle)>,
     /// There are as many connections as the program may have: new ones are left to the kernel.
     is_full: bool,
-    /// Connections wait in the engine because no segment has a place for them.
+    /// One of the listeners is crowded.
     is_crowded: bool,
-    /// Since when they wait for a listener to show that it makes no child for each connection.
-    awaits_proof_us: Option<u64>,
+    /// Connections wait in a segment, as far as is known.
+    has_waiting: bool,
     /// When it is looked again whether others listen at the same ports.
     others_us: u64,
     /// The device's losses when they were last counted.
@@ -110,6 +112,16 @@ struct Group {
     turn: usize,
     /// Options that the engine's listener has been given, a bit each.
     obeyed: u32,
+    /// Connections that wait in the segments, as the engine knows.
+    waiting: u32,
+    /// Connections wait in the engine because no segment has a place for them.
+    is_crowded: bool,
+    /// They wait for a process to show that it makes no child for each connection.
+    proof: Option<Proof>,
+    /// Why new ones are left to the kernel.
+    left: Option<Reason>,
+    /// Other programs listen at the port too, so that the kernel has the new ones.
+    has_others: bool,
 }
 
 impl Group {
@@ -197,7 +209,7 @@ impl Relay {
             lingering: Vec::new(),
             is_full: false,
             is_crowded: false,
-            awaits_proof_us: None,
+            has_waiting: false,
             others_us: 0,
             is_over: false,
             service_sleeps_until_us: None,
@@ -247,6 +259,9 @@ impl Relay {
     /// it has no room for is lost, where an engine keeps them until the program has time. Whether something came.
     fn take_in(&mut self) -> bool {
         let mut has_moved = false;
+        if self.has_waiting {
+            self.count_waiting();
+        }
         for _ in 0..TURNS_MAX {
             let frames = self.shard.drive();
             has_moved |= frames > 0;

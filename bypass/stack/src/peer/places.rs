@@ -84,10 +84,10 @@ impl Peer {
         self.is_proof_expected() || self.segment.has_forked() && self.segment.is_proven()
     }
 
-    /// Whether a new connection would be one too many only until the listener's process has shown, soon, that it makes
-    /// no child for each.
-    pub fn is_about_to_show(&self) -> bool {
-        self.is_proof_expected() && self.would_burst()
+    /// Whether a new connection would be one too many only until the listener's process has shown that it makes no child
+    /// for each.
+    pub fn may_still_show(&self) -> bool {
+        !self.segment.has_forked() && self.would_burst()
     }
 
     fn is_proof_expected(&self) -> bool {

@@ -33,6 +33,7 @@ impl Relay {
             }
         }
         for handle in gone {
+            self.leave_crowded(handle, None);
             self.listeners.remove(&handle);
             let _ = self.shard.close(handle);
         }
@@ -45,6 +46,8 @@ impl Relay {
                 self.listen(listener);
             }
         }
+        let handles: Vec<Handle> = self.listeners.keys().copied().collect();
+        handles.into_iter().for_each(|one| self.tell_waiting(one));
         self.follow_options(listeners);
         self.follow_keeping(listeners);
         self.shard.finish();
@@ -78,7 +81,7 @@ impl Relay {
             process::fall_back(Reason::Option);
             return None;
         }
-        let backlog = listener.backlog.load(Ordering::Relaxed);
+        let backlog = listener.backlog_credits();
         let opened = self.shard.listen_with(at, backlog, is_v6_only);
         let handle = opened.ok()?;
         self.others_us = 0;
@@ -90,12 +93,30 @@ impl Relay {
                     places: vec![place],
                     turn: 0,
                     obeyed: 0,
+                    waiting: 0,
+                    is_crowded: false,
+                    proof: None,
+                    left: None,
+                    has_others: false,
                 };
                 self.listeners.insert(handle, group);
             }
             None => drop(self.shard.close(handle)),
         }
         Some(())
+    }
+
+    /// As many connections may wait at an address as its listeners let wait together.
+    fn backlog_of(&self, group: &Group) -> u32 {
+        let (mut counted, mut backlog) = (Vec::new(), 0_u32);
+        let listeners = group.places.iter();
+        for listener in listeners.filter_map(|at| self.places[*at].listener.as_ref()) {
+            if !counted.contains(&listener.inode) {
+                counted.push(listener.inode);
+                backlog = backlog.saturating_add(listener.backlog_credits());
+            }
+        }
+        backlog
     }
 
     /// The engine's listeners get the options that the program's have now, of several at one address
@@ -149,6 +170,43 @@ impl Relay {
 
     /// Takes what waits at the engine's listener, as far as there are places for it.
     pub(super) fn accept_all(&mut self, listening: Handle) {
+        let has_places = self.accept_some(listening);
+        if let Some(group) = self.listeners.get_mut(&listening) {
+            group.is_crowded = !has_places;
+            self.is_crowded |= group.is_crowded;
+        }
+        self.tell_waiting(listening);
+    }
+
+    /// Connections in the segments of a listener count as waiting in the engine: its backlog is for both.
+    fn tell_waiting(&mut self, listening: Handle) {
+        let Some(group) = self.listeners.get(&listening) else {
+            return;
+        };
+        let segments = group.places.iter().map(|at| &self.places[*at].peer.segment);
+        let waiting: usize = segments.map(|segment| segment.queue().waiting()).sum();
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        let backlog = self.backlog_of(group);
+        if let Some(group) = self.listeners.get_mut(&listening) {
+            group.waiting = waiting;
+        }
+        self.has_waiting |= waiting > 0;
+        let engine = self.shard.engine();
+        let _ = engine.set_backlog(listening, backlog);
+        let _ = engine.set_taken(listening, waiting);
+    }
+
+    /// The program has accepted some of what waited, or listens with another backlog.
+    pub(super) fn count_waiting(&mut self) {
+        self.has_waiting = false;
+        let groups = self.listeners.iter();
+        let waiting = groups.filter(|(_, group)| group.waiting > 0);
+        let waiting: Vec<Handle> = waiting.map(|(handle, _)| *handle).collect();
+        waiting.into_iter().for_each(|one| self.tell_waiting(one));
+    }
+
+    /// False: there are too few places.
+    fn accept_some(&mut self, listening: Handle) -> bool {
         while self.shard.engine().waiting(listening).unwrap_or(0) > 0 {
             let group = self.listeners.get(&listening);
             if group.is_none_or(|group| self.is_closed(group)) {
@@ -158,8 +216,7 @@ impl Relay {
                 continue;
             }
             let Some((at, slot)) = self.find_slot(listening) else {
-                self.is_crowded = true;
-                return;
+                return false;
             };
             if let Ok(handle) = self.shard.accept(listening) {
                 if self.offer(at, slot, handle).is_none() {
@@ -167,6 +224,7 @@ impl Relay {
                 }
             }
         }
+        true
     }
 
     /// Puts an accepted connection where the listener's holders find it.

@@ -20,8 +20,12 @@ impl Relay {
         for port in ports {
             let mut own = self.inodes_at(port);
             own.extend(&friends);
-            let leaves_new = self.shard.others_listen(port, &own);
-            self.shard.leave_port(port, leaves_new);
+            let has_others = self.shard.others_listen(port, &own);
+            let groups = self.listeners.values_mut();
+            for group in groups.filter(|group| group.at.port() == port) {
+                group.has_others = has_others;
+            }
+            self.share_port(port);
         }
     }
 
