@@ -7,7 +7,7 @@ use crate::buffer::Ring;
 use crate::chrono::Chrono;
 use crate::config::Config;
 use crate::congestion::Control;
-pub use crate::context::Context;
+pub use crate::context::{Context, Full};
 use crate::error::Error;
 use crate::loss::Recovery;
 use crate::option::Settings;

@@ -10,6 +10,18 @@ use crate::wire::ethernet::Mac;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// Which of a device's queues are full. GSO segments, and frames that must stay behind them, may have one of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Full {
+    /// None, as far as is known.
+    #[default]
+    None,
+    /// That of GSO segments.
+    Gso,
+    /// That of all other frames.
+    Single,
+}
+
 /// State that the connections of an engine share.
 pub struct Context {
     /// The clock of this batch.
@@ -30,6 +42,10 @@ pub struct Context {
     pub ready: Vec<u32>,
     /// Connections with something to send.
     pub output: Vec<u32>,
+    /// Of these, the ones that found no room for a GSO segment, the next to have some in front.
+    pub refused: Vec<u32>,
+    /// Which queue of the device had no room in this round.
+    pub full: Full,
     /// Connections that could write nothing for lack of memory, the longest waiting first.
     pub starved: VecDeque<u32>,
     /// Connections whose acknowledgments wait for an answer, and since when, the next to leave in front.

@@ -3,7 +3,7 @@
 use crate::buffer::Pool;
 use crate::chrono::Limit;
 use crate::config::Config;
-use crate::conn::{Conn, Context, State};
+use crate::conn::{Conn, Context, Full, State};
 use crate::demux::{Demux, Entry};
 use crate::error::Error;
 use crate::hash::Key;
@@ -95,6 +95,8 @@ pub struct Engine {
     pub(crate) ready_listeners: Vec<u32>,
     pub(crate) next_port: u16,
     fired: Vec<u32>,
+    /// Connections wait that the present round has not come to.
+    is_in_part: bool,
 }
 
 impl Engine {
@@ -112,6 +114,7 @@ impl Engine {
             ready_listeners: Vec::new(),
             next_port: (seeds[0] >> 48) as u16,
             fired: Vec::new(),
+            is_in_part: false,
             cx: Context {
                 former_mac: config.mac,
                 now_us,
@@ -121,6 +124,8 @@ impl Engine {
                 stats: Stats::default(),
                 ready: Vec::new(),
                 output: Vec::new(),
+                refused: Vec::new(),
+                full: Full::None,
                 starved: VecDeque::new(),
                 waiting: VecDeque::new(),
                 challenges: (0, 0),
@@ -291,28 +296,57 @@ impl Engine {
             self.follow_paths();
         }
         self.wait_no_longer();
-        let mut position = 0;
+        if !self.is_in_part && !self.cx.refused.is_empty() {
+            let refused = self.cx.refused.drain(..);
+            self.cx.output.splice(..0, refused);
+        }
+        self.cx.full = Full::None;
+        let (mut position, mut last) = (0, None);
         while let Some(&index) = self.cx.output.get(position) {
             if position == most {
                 break;
             }
-            let Engine {
-                cx, conns, link, ..
-            } = self;
-            let conn = &mut conns[index];
-            if conn.reset_due && !conn.send_reset(cx, link, sink) {
+            if self.flush(index, sink) {
+                self.settle(index);
+            } else if self.cx.full == Full::Single {
                 break;
+            } else {
+                self.wait_for_room(index, &mut last);
             }
-            conn.reset_due = false;
-            if !conn.flush(cx, link, sink) {
-                break;
-            }
-            conn.in_output = false;
             position += 1;
-            self.settle(index);
         }
+        self.cx.refused.extend(last.flatten());
         self.cx.output.drain(..position);
-        position == most && !self.cx.output.is_empty()
+        self.is_in_part = position == most && !self.cx.output.is_empty();
+        self.is_in_part
+    }
+
+    /// A connection has found no room for a GSO segment. The first one has filled the queue: where it has sent some, it
+    /// comes `last` in the next round, so that they take turns.
+    fn wait_for_room(&mut self, index: u32, last: &mut Option<Option<u32>>) {
+        let is_first = last.is_none();
+        let own = last.get_or_insert(None);
+        if is_first && self.conns[index].sent_us == self.cx.now_us {
+            *own = Some(index);
+        } else {
+            self.cx.refused.push(index);
+        }
+    }
+
+    /// Sends what a connection has to send. False when something has found no room.
+    #[inline]
+    fn flush<S: TxSink>(&mut self, index: u32, sink: &mut S) -> bool {
+        let Engine {
+            cx, conns, link, ..
+        } = self;
+        let conn = &mut conns[index];
+        if conn.reset_due && !conn.send_reset(cx, link, sink) {
+            return false;
+        }
+        conn.reset_due = false;
+        let is_done = conn.flush(cx, link, sink);
+        conn.in_output = !is_done;
+        is_done
     }
 
     /// Acknowledgments that have waited long enough for an answer leave with this batch.
@@ -356,7 +390,8 @@ impl Engine {
     /// Whether the device refused something, or an acknowledgment waits for an answer: call
     /// [`Engine::end_batch`] again when there is room, or after the application has acted.
     pub fn has_output(&self) -> bool {
-        !self.cx.output.is_empty() || !self.cx.waiting.is_empty()
+        let cx = &self.cx;
+        !cx.output.is_empty() || !cx.refused.is_empty() || !cx.waiting.is_empty()
     }
 
     /// When [`Engine::poll_timers`] has something to do at the latest; nothing when no timer runs.

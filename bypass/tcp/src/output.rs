@@ -1,7 +1,7 @@
 //! What leaves, and when: data, FIN, retransmissions, probes, acknowledgments.
 
 use crate::chrono::Limit;
-use crate::conn::{Conn, Context, RetransmitTimer, State};
+use crate::conn::{Conn, Context, Full, RetransmitTimer, State};
 use crate::loss::{Forward, Phase};
 use crate::neighbour::Link;
 use crate::segment::{Outgoing, SACK_BYTES};
@@ -41,7 +41,9 @@ impl Conn {
             && self.flush_new(cx, link, sink)
             && self.flush_probe(cx, link, sink);
         self.note_limit(cx);
-        done && self.flush_ack(cx, link, sink)
+        // An acknowledgment does not wait for room for a GSO segment.
+        let may_acknowledge = done || cx.full == Full::Gso;
+        may_acknowledge && self.flush_ack(cx, link, sink) && done
     }
 
     /// F-RTO (RFC 5682, 3.1, step 2b): new segments before what the timeout took for lost, when there are any.

@@ -1,6 +1,6 @@
 //! One segment: its header, options and bytes, out to the device.
 
-use crate::conn::{Conn, Context, State};
+use crate::conn::{Conn, Context, Full, State};
 use crate::neighbour::{Link, Out, Sent};
 use crate::option::Settings;
 use crate::seq::{after, distance, later};
@@ -103,6 +103,12 @@ impl Conn {
         sink: &mut S,
         segment: Outgoing,
     ) -> bool {
+        let is_behind = self.is_behind_gso(&segment);
+        let is_in_gso_queue = is_behind || segment.gso_size > 0;
+        if is_in_gso_queue && cx.full == Full::Gso {
+            return false;
+        }
+        let edge = self.rcv_edge;
         let len = match segment.gso_size {
             0 => segment.len,
             cut => cut,
@@ -134,7 +140,10 @@ impl Conn {
             tcp_at,
             gso_size: segment.gso_size,
             partial_checksum: cx.config.checksum_offload || segment.gso_size > 0,
-            in_order: self.must_keep_order(cx.now_us, &segment),
+            in_order: match segment.gso_size {
+                0 => is_behind,
+                _ => self.single_us == cx.now_us,
+            },
         };
         let mut hop = self.hop;
         let bytes = self.tx.slices(segment.offset, segment.len);
@@ -157,32 +166,47 @@ impl Conn {
         };
         self.hop = hop;
         match sent {
-            Sent::Full => return false,
+            Sent::Full => {
+                cx.full = match is_in_gso_queue {
+                    true => Full::Gso,
+                    false => Full::Single,
+                };
+                // The peer does not know of it.
+                self.rcv_edge = edge;
+                return false;
+            }
             Sent::NoWay(error) => self.soft_error = Some(error),
             Sent::Done => {}
         }
+        if header.flags & CWR != 0 {
+            self.cwr_wanted = false;
+        }
+        self.note_order(cx.now_us, &segment, is_in_gso_queue);
         self.acknowledged_peer(segment.flags);
         true
     }
 
-    /// Whether what has just left, or is not acknowledged, may be in the other queue of the device than this segment's.
+    /// Whether a GSO segment that is not acknowledged may be in the other queue of the device than this single one's.
     #[inline]
-    fn must_keep_order(&mut self, now_us: u64, segment: &Outgoing) -> bool {
-        if segment.gso_size > 0 {
-            let end = segment.seq.wrapping_add(segment.len as u32);
-            self.gso_end = later(end, self.snd_nxt);
-            return self.single_us == now_us;
-        }
-        if segment.len == 0 && segment.flags & tcp::FIN == 0 {
-            return false;
-        }
-        let is_behind = after(self.gso_end, self.snd_una) && !after(self.gso_end, self.snd_nxt);
-        if is_behind {
-            self.gso_end = later(self.gso_end, segment.seq.wrapping_add(segment.len as u32));
-        } else {
+    fn is_behind_gso(&self, segment: &Outgoing) -> bool {
+        segment.gso_size == 0
+            && segment.takes_numbers()
+            && after(self.gso_end, self.snd_una)
+            && !after(self.gso_end, self.snd_nxt)
+    }
+
+    /// By which queue a segment has left.
+    #[inline]
+    fn note_order(&mut self, now_us: u64, segment: &Outgoing, is_in_gso_queue: bool) {
+        if is_in_gso_queue {
+            let before = match segment.gso_size {
+                0 => self.gso_end,
+                _ => self.snd_nxt,
+            };
+            self.gso_end = later(before, segment.seq.wrapping_add(segment.len as u32));
+        } else if segment.takes_numbers() {
             self.single_us = now_us;
         }
-        is_behind
     }
 
     #[inline]
@@ -194,7 +218,6 @@ impl Conn {
         }
         // Not in a GSO segment, each of whose packets a device may mark.
         if self.cwr_wanted && segment.len > 0 && segment.ecn != 0 && segment.gso_size == 0 {
-            self.cwr_wanted = false;
             flags |= CWR;
         }
         if self.snd_up.is_some_and(|up| after(up, segment.seq)) {
@@ -227,6 +250,12 @@ impl Conn {
 }
 
 impl Outgoing {
+    /// Whether it has bytes or a FIN.
+    #[inline]
+    fn takes_numbers(&self) -> bool {
+        self.len > 0 || self.flags & tcp::FIN != 0
+    }
+
     /// A segment without bytes.
     pub fn bare(seq: u32) -> Outgoing {
         Outgoing {

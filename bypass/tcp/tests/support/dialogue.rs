@@ -18,6 +18,7 @@
 //! | `icmp toobig 1000 seq 1`, `icmp unreachable seq 1`, `icmp code 13 seq 1` | an error about a segment of the engine's |
 //! | `state FinWait2` | the state of the connection |
 //! | `room 0`, `room any` | how many frames the device takes |
+//! | `gso room 0`, `gso room any` | how many of them in its queue for GSO segments |
 //!
 //! Sequence and acknowledgment numbers count from the initial ones. Of an expected segment, flags,
 //! numbers and acknowledgment are compared always, window and options only when given; `TS` stands
@@ -37,7 +38,7 @@ const PEER_ISN: u32 = u32::MAX - 500;
 pub struct Dialogue {
     pub engine: Engine,
     pub now_us: u64,
-    frames: Frames,
+    pub frames: Frames,
     sent: VecDeque<Vec<u8>>,
     listener: Option<Handle>,
     pub handle: Option<Handle>,
@@ -264,6 +265,10 @@ impl Dialogue {
             }
             "set" => self.set(rest)?,
             "room" => self.frames.room = count().ok(),
+            "gso" => {
+                let room = rest.strip_prefix("room ").ok_or("gso room N")?;
+                self.frames.gso_room = room.parse().ok();
+            }
             _ => return Err("unknown step".into()),
         }
         Ok(())

@@ -17,6 +17,12 @@ pub struct Frames {
     pub passed: Vec<Vec<u8>>,
     /// Frames that are still taken; none for no limit.
     pub room: Option<usize>,
+    /// Of those of the queue of GSO segments.
+    pub gso_room: Option<usize>,
+    /// How often that queue was full.
+    pub gso_refused: usize,
+    /// Ports that were taken from the kernel, at any address.
+    pub claimed: Vec<u16>,
     /// Largest IP packet that it carries; zero for any.
     pub mtu: u32,
 }
@@ -33,10 +39,18 @@ impl Frames {
 
 impl TxSink for Frames {
     fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+        let is_in_gso_queue = meta.gso_size > 0 || meta.in_order;
+        if is_in_gso_queue && self.gso_room == Some(0) {
+            self.gso_refused += 1;
+            return false;
+        }
         if let Some(room) = &mut self.room {
             if *room == 0 {
                 return false;
             }
+            *room -= 1;
+        }
+        if let Some(room) = self.gso_room.as_mut().filter(|_| is_in_gso_queue) {
             *room -= 1;
         }
         // Old bytes, so that a frame that is not filled completely shows.
