@@ -26,7 +26,8 @@ impl Conn {
                 .timestamps
                 .map(|(_, echo)| echo)
                 .filter(|_| self.has_timestamps),
-            congestion_echo: self.has_ecn && seg.has(ECE),
+            // In a SYN it is the answer to the offer of ECN (RFC 3168, 6.1.1).
+            congestion_echo: self.has_ecn && seg.has(ECE) && !seg.has(SYN),
             fack: (self.recovery.sacked_out > 0).then_some(self.recovery.fack),
             ..Progress::default()
         };

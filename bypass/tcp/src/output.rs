@@ -430,7 +430,8 @@ impl Conn {
     /// so that acknowledgments come while the other half is under way.
     #[inline]
     fn train_segments(&self, cx: &Context, bytes: u32, mss: u32, room: u32) -> u32 {
-        if bytes <= mss {
+        // RFC 3168, 6.1.2: CWR is in the first new segment after a reduction, and in no other one.
+        if bytes <= mss || self.cwr_wanted {
             return 1;
         }
         let most = self.frame_segments(cx, mss);

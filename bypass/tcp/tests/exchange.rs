@@ -4,7 +4,7 @@ mod support;
 
 use bypass_tcp::Config;
 use support::config;
-use support::dialogue::{play, play_with, ACCEPTED};
+use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
 
 fn accepted(script: &str) -> support::dialogue::Dialogue {
     play(&format!("{ACCEPTED}{script}"))
@@ -755,5 +755,65 @@ fn an_echo_of_congestion_reduces_the_window_once_and_says_so() {
         send 1000
         > PW. 1001:2001 ack 1 ecn 2
         < E. 1:1 ack 2001 win 65535",
+    );
+}
+
+/// A device may copy the flags of a GSO segment's headers into all its packets: the first new segment leaves alone.
+#[test]
+fn a_reduction_is_told_once_also_where_all_bytes_leave_in_gso_segments() {
+    let gso = Config {
+        segmentation_max: 65_000,
+        ..config(1)
+    };
+    let mut dialogue = Dialogue::new(gso);
+    dialogue.play(
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept",
+    );
+    dialogue.play_loosely(
+        "send 10000
+        +10ms
+        < . 1:1 ack 10001 win 65535
+        send 20000
+        +10ms
+        < E. 1:1 ack 30001 win 65535",
+    );
+    let reduced = dialogue.window();
+    dialogue.play(
+        "send 4000
+        > W. 30001:31001 ack 1 ecn 2
+        > . 31001:32001 ack 1 ecn 2
+        > P. 32001:33001 ack 1 ecn 2
+        > P. 33001:34001 ack 1 ecn 2
+        +10ms
+        < . 1:1 ack 34001 win 65535",
+    );
+    assert_eq!(dialogue.window().1, reduced.1, "it is reduced once");
+}
+
+/// A device without room has not told the peer.
+#[test]
+fn a_reduction_is_told_once_there_is_room() {
+    let mut dialogue = play(
+        "listen
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        +10ms
+        < . 1:1 ack 1 win 65535
+        accept
+        send 1000
+        > P. 1:1001 ack 1 ecn 2
+        < E. 1:1 ack 1001 win 65535
+        room 0
+        send 1000
+        wait 1ms",
+    );
+    dialogue.play(
+        "room any
+        > PW. 1001:2001 ack 1 ecn 2",
     );
 }

@@ -475,6 +475,28 @@ fn what_is_ended_while_both_sides_open_ends_once_it_is_open() {
     );
 }
 
+/// RFC 3168, 6.1.1: ECE in a SYN/ACK accepts ECN, and echoes no congestion.
+#[test]
+fn the_answer_to_crossed_syns_with_ecn_reduces_no_window() {
+    let asking = Config {
+        ecn: Ecn::Request,
+        ..config(1)
+    };
+    let initial = (asking.initial_window, u32::MAX);
+    let mut dialogue = play_with(
+        asking,
+        "connect
+        > SEW 0:0
+        < SEW 0:0 win 65535 <mss 1000>
+        > S.E 0:0 ack 1
+        < S.E 0:0 ack 1 win 65535 <mss 1000>
+        state Established
+        send 10
+        > P. 1:11 ack 1 ecn 2",
+    );
+    assert_eq!(dialogue.window(), initial);
+}
+
 /// RFC 7323, 2.2: the window in a segment with SYN is never scaled.
 #[test]
 fn the_window_of_the_answer_to_crossed_syns_is_not_scaled() {

@@ -173,6 +173,12 @@ impl Dialogue {
         self.engine.info(handle).expect("an open handle")
     }
 
+    /// The congestion window of the connection, and its slow start threshold.
+    pub fn window(&mut self) -> (u32, u32) {
+        let info = self.info();
+        (info.cwnd, info.ssthresh)
+    }
+
     fn pass(&mut self, text: &str) -> Result<(), String> {
         let until_us = self.now_us + duration_us(text)?;
         while let Some(next_us) = self
