@@ -313,6 +313,8 @@ pub struct Conn {
     pub tuning: Tuning,
     /// The listener it came from.
     pub listener: u32,
+    /// Bytes of the last segment that was smaller than `rcv_mss` and may be full.
+    pub rcv_last: u32,
     /// Unsent bytes with which the send buffer counts as full.
     pub unsent_low: u32,
     /// Where the last unit of the send buffer begins.

@@ -4,7 +4,12 @@ use crate::config::QUICK_ACKS;
 use crate::conn::{Conn, Context, State, Urgent, PEER_CLOSED, READABLE, URGENT};
 use crate::input::Reply;
 use crate::seq::{after, before, distance, earlier, later};
-use crate::wire::tcp::{Segment, FIN};
+use crate::wire::tcp::{Segment, FIN, PSH};
+
+/// Smaller segments are full only of a peer that says nothing of their size (RFC 9293, 3.7.1), or with a small MTU; and the
+/// smallest that may be full (Linux's TCP_MIN_MSS).
+const SIZE_USUAL: u32 = 536;
+const SIZE_LEAST: u32 = 88;
 
 impl Conn {
     /// Takes the bytes and the FIN of a segment that may be exchanged in this state.
@@ -31,7 +36,7 @@ impl Conn {
             cx.stats.rcv_pruned += 1;
             let taken = self.take_beginning(cx, from, bytes);
             if taken > 0 {
-                self.after_bytes(cx, from, taken as u32);
+                self.after_bytes(cx, from, taken as u32, seg.has(PSH));
             }
             return Reply::Ack;
         }
@@ -39,7 +44,7 @@ impl Conn {
             // Of two the first is the end.
             self.fin_seq = Some(self.fin_seq.map_or(end, |known| earlier(known, end)));
         }
-        self.after_bytes(cx, from, bytes.len() as u32)
+        self.after_bytes(cx, from, bytes.len() as u32, seg.has(PSH))
     }
 
     /// Up to where bytes are taken of a segment from `begin` to `end`. One that begins in the window may go on beyond it
@@ -101,9 +106,9 @@ impl Conn {
     }
 
     #[inline]
-    fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32) -> Reply {
+    fn after_bytes(&mut self, cx: &mut Context, from: u32, count: u32, is_pushed: bool) -> Reply {
         if count > 0 {
-            self.note_arrival(cx, count);
+            self.note_arrival(cx, count, is_pushed);
         }
         if from != self.rcv_nxt {
             // RFC 5681, 4.2: out of order is acknowledged at once.
@@ -177,7 +182,7 @@ impl Conn {
 
     /// Notes about arriving data for delayed acknowledgments.
     #[inline]
-    fn note_arrival(&mut self, cx: &Context, count: u32) {
+    fn note_arrival(&mut self, cx: &Context, count: u32, is_pushed: bool) {
         let pause_us = cx.now_us - self.received_us;
         let quick_acks = &cx.config.quick_acks;
         if self.received_us == 0 {
@@ -186,8 +191,27 @@ impl Conn {
             self.set_quick_acks(quick_acks.idle);
         }
         self.received_us = cx.now_us;
+        // Small writes, which most requests are, say nothing.
+        if count > self.rcv_mss || count >= SIZE_USUAL || !is_pushed {
+            self.learn_size(count, is_pushed);
+        }
+    }
+
+    /// The peer's full segment (as Linux's tcp_measure_rcv_mss): the largest one, or a smaller one that comes twice in a row
+    /// and is probably full. What is larger than any was merged of several.
+    fn learn_size(&mut self, count: u32, is_pushed: bool) {
         if count > self.rcv_mss {
-            self.rcv_mss = count.min(self.advertised_mss());
+            if count <= self.advertised_mss() {
+                self.rcv_mss = count;
+            }
+            return;
+        }
+        let may_be_full = count >= SIZE_USUAL || count >= SIZE_LEAST && !is_pushed;
+        if may_be_full && count < self.rcv_mss {
+            if self.rcv_last == count {
+                self.rcv_mss = count;
+            }
+            self.rcv_last = count;
         }
     }
 

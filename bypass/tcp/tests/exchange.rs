@@ -760,7 +760,7 @@ fn an_echo_of_congestion_reduces_the_window_once_and_says_so() {
 
 /// A device may copy the flags of a GSO segment's headers into all its packets: the first new segment leaves alone.
 #[test]
-fn a_reduction_is_told_once_also_where_all_bytes_leave_in_gso_segments() {
+fn a_reduction_is_reported_once_also_where_all_bytes_leave_in_gso_segments() {
     let gso = Config {
         segmentation_max: 65_000,
         ..config(1)
@@ -795,9 +795,9 @@ fn a_reduction_is_told_once_also_where_all_bytes_leave_in_gso_segments() {
     assert_eq!(dialogue.window().1, reduced.1, "it is reduced once");
 }
 
-/// A device without room has not told the peer.
+/// A device without room has sent no report of it.
 #[test]
-fn a_reduction_is_told_once_there_is_room() {
+fn a_reduction_is_reported_once_there_is_room() {
     let mut dialogue = play(
         "listen
         < SEW 0:0 win 65535 <mss 1000>
@@ -816,4 +816,33 @@ fn a_reduction_is_told_once_there_is_room() {
         "room any
         > PW. 1001:2001 ack 1 ecn 2",
     );
+}
+
+/// RFC 5681, 4.2. Several segments may be merged to one on their way, to more or to less than our own size.
+#[test]
+fn every_second_full_segment_is_acknowledged_also_of_a_peer_that_takes_small_ones() {
+    for merged in [10_720, 1_072] {
+        let mut dialogue = play(
+            "listen
+            < S 0:0 win 65535 <mss 536>
+            > S. 0:0 ack 1
+            +10ms
+            < . 1:1 ack 1 win 65535
+            accept",
+        );
+        let mut seq = 1;
+        let mut next = |bytes: u32| {
+            seq += bytes;
+            format!("< . {}:{seq} ack 1 win 65535", seq - bytes)
+        };
+        let first = next(merged);
+        dialogue.play_loosely(&format!("{first}\nrecv {merged}"));
+        // Until acknowledgments are delayed.
+        for _ in 0..40 {
+            dialogue.play_loosely(&format!("{}\nrecv 536", next(536)));
+        }
+        dialogue.play_loosely("+50ms");
+        let two = [next(536), next(536)];
+        dialogue.play(&format!("{}\n{}\n> . 1:1 ack {seq}", two[0], two[1]));
+    }
 }
