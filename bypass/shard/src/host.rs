@@ -363,6 +363,15 @@ impl Host {
         chosen.filter(|ip| self.addresses.contains(ip))
     }
 
+    /// Whether the program takes a segment for this end from the kernel, which then answers none that no shard knows. A
+    /// new connection at a port that is [shared](Self::release) may be another program's, once its SYN comes again.
+    pub fn has_claimed(&self, at: SocketAddr, begins: bool) -> bool {
+        let port = at.port();
+        self.steering.is_claimed(port)
+            && !(begins && self.steering.is_shared(port))
+            && !self.ports.are_anothers(at)
+    }
+
     /// Finds a local port: see [`Ports::find`].
     pub fn find_port<T>(&mut self, ip: IpAddr, open: impl FnMut(u16) -> Option<T>) -> Result<T> {
         self.ports.find(ip, open)
@@ -662,6 +671,25 @@ mod tests {
         assert!(!steering.has_left(PORT) && steering.is_shared(PORT));
         host.look_at_shared(3 * LOOK_AGAIN_US);
         assert!(!steering.is_shared(PORT));
+    }
+
+    /// A SYN that was on its way to a listener when it was closed comes again, and may find another program's.
+    #[test]
+    fn segments_at_claimed_ports_are_answered_and_first_ones_only_where_no_other_program_can() {
+        let steering = Arc::new(steering());
+        let mut host = host(&steering);
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let at = SocketAddr::from((here, PORT));
+        assert!(!host.has_claimed(at, false));
+        host.claim(at);
+        assert!(host.has_claimed(at, false));
+        host.release(PORT);
+        assert!(host.has_claimed(at, false) && !host.has_claimed(at, true));
+        let port = host.find_port(here, Some).expect("a port");
+        assert!(host.has_claimed((here, port).into(), true));
+        let beside = IpAddr::from([127, 0, 0, 2]);
+        assert!(!host.has_claimed((beside, port).into(), false), "another's");
+        assert!(host.has_claimed((beside, PORT).into(), false));
     }
 
     /// The kernel has connections at a port because the former owner was overloaded; the successor does not know it.

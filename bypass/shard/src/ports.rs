@@ -6,7 +6,7 @@
 //! take no number. Unused ports go back to the kernel, batch by batch.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bypass_sys::{address, kernel, network, numbers};
@@ -67,6 +67,16 @@ impl Ports {
         known
             .search(PORTS_MAX, &mut open)
             .ok_or(libc::EADDRNOTAVAIL)
+    }
+
+    /// Whether a port is reserved for another address than this one: the kernel may have given it to a program here.
+    pub fn are_anothers(&self, at: SocketAddr) -> bool {
+        let has = |reserved: &Reserved| {
+            let mut batches = reserved.batches.iter();
+            batches.any(|batch| batch.ports.contains(&at.port()))
+        };
+        let mut others = self.reserved.iter().filter(|(ip, _)| **ip != at.ip());
+        others.any(|(_, reserved)| has(reserved)) && !self.reserved.get(&at.ip()).is_some_and(has)
     }
 
     /// Whether any port is reserved.

@@ -16,7 +16,7 @@ use bypass_xdp::{queues, Opened, Steering};
 use crate::crossing::{Counts, Crossing};
 use crate::held::Notice;
 use crate::host::{Host, Scope};
-use crate::sink::{ToDevice, Waiting};
+use crate::sink::{Received, ToDevice, Waiting};
 
 /// How often the kernel is asked for changes of the network while the shard is busy.
 const NETWORK_US: u64 = 10_000;
@@ -235,7 +235,11 @@ impl Shard {
         if self.now_us >= self.network_us && thread().may_ask() {
             self.look_at_network();
         }
-        let (engine, urgent) = (&mut self.engine, &mut self.urgent);
+        let engine = &mut self.engine;
+        let mut answers = Received {
+            waiting: &mut self.urgent,
+            host: self.host.as_ref(),
+        };
         let mut crossing = self.crossing.as_deref_mut();
         let receiver = self.receiver;
         let (host, strays) = (self.host.as_ref(), &mut self.strays);
@@ -279,10 +283,10 @@ impl Shard {
             match &mut crossing {
                 Some(crossing) if crossing.has_others() => {
                     crossing.sort(engine, taken, |engine, own| {
-                        engine.rx_burst(now_us, own, urgent);
+                        engine.rx_burst(now_us, own, &mut answers);
                     });
                 }
-                _ => engine.rx_burst(now_us, taken, urgent),
+                _ => engine.rx_burst(now_us, taken, &mut answers),
             }
         };
         for stray in self.brought.drain(..) {
@@ -302,7 +306,7 @@ impl Shard {
         });
         let handed = crossing.map_or(0, |crossing| {
             crossing.take(engine, |engine, frames| {
-                engine.rx_burst(now_us, frames, urgent)
+                engine.rx_burst(now_us, frames, &mut answers);
             })
         });
         if let Some(host) = &self.host {

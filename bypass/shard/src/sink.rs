@@ -1,7 +1,11 @@
 //! Where the engine sends frames: to the device, or into memory while the device is being read.
 
+use std::net::SocketAddr;
+
 use bypass_device::{Device, Error, Offload, Partial, Protocol, Segments};
 use bypass_tcp::{TxMeta, TxSink};
+
+use crate::host::Host;
 
 /// Place of the checksum in a TCP header.
 const CHECKSUM_AT: u16 = 16;
@@ -109,6 +113,22 @@ impl TxSink for Waiting {
         fill(&mut self.bytes[start..]);
         self.frames.push((len, meta));
         true
+    }
+}
+
+/// The same of frames that came by an interface of the kernel's.
+pub struct Received<'a> {
+    pub waiting: &'a mut Waiting,
+    pub host: Option<&'a Host>,
+}
+
+impl TxSink for Received<'_> {
+    fn transmit(&mut self, len: usize, meta: TxMeta, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.waiting.transmit(len, meta, fill)
+    }
+
+    fn is_claimed(&self, at: SocketAddr, begins: bool) -> bool {
+        self.host.is_some_and(|host| host.has_claimed(at, begins))
     }
 }
 

@@ -54,6 +54,14 @@ const CASES: &[Case] = &[
         parted,
     ),
     ("connections_outlive_their_listener", outlived),
+    (
+        "segments_of_connections_that_are_over_are_reset_where_others_use_the_port",
+        given_up,
+    ),
+    (
+        "segments_of_no_connection_are_reset_behind_a_closed_listener",
+        unheard,
+    ),
     ("hostile_frames_cost_others_nothing", hostile),
     (
         "a_frame_with_a_wrong_checksum_is_dropped_in_every_mode",
@@ -336,6 +344,92 @@ fn outlived() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     echo_through(&mut stream, 3, 100_000);
     server.end();
+}
+
+/// The peer keeps its end open, for longer than FIN_WAIT_2 lasts, and writes then. The port stays reserved as long as
+/// another one of its batch is in use.
+fn given_up() {
+    let engine = Config {
+        fin_wait_us: 100_000,
+        ..Config::default()
+    };
+    let settings = bypass_shard::Settings {
+        engine,
+        ..Default::default()
+    };
+    let link = Link::veth(1500, Mode::Native).with(settings);
+    let at = link.linux_address();
+    let listener = link.linux().run(|| TcpListener::bind(at).expect("a port"));
+    let remote = listener.local_addr().expect("bound");
+    let accept = move || [(); 2].map(|()| listener.accept().expect("a connection"));
+    let accepting = std::thread::spawn(accept);
+    link.own().run(|| {
+        let mut shard = link.shard(|device| device);
+        let [_kept, closed] = [(); 2].map(|()| shard.connect(None, remote).expect("begun"));
+        let own = shard.engine().local_addr(closed).expect("an address");
+        let drive = |shard: &mut bypass_shard::Shard| {
+            shard.drive();
+            while shard.next_event().is_some() {}
+            shard.finish();
+            shard.sleep(Duration::from_millis(1));
+        };
+        while !accepting.is_finished() {
+            drive(&mut shard);
+        }
+        let mut accepted = accepting.join().expect("accepted").into_iter();
+        let (mut peer, _) = accepted.find(|(_, from)| *from == own).expect("ours");
+        shard.close(closed).expect("it is open");
+        Running::until(|| {
+            drive(&mut shard);
+            (shard.engine().counts().connections == 1).then_some(())
+        });
+        peer.set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a time");
+        let writing = std::thread::spawn(move || {
+            assert_eq!(peer.read(&mut [0]).expect("the end"), 0);
+            peer.write_all(b"late").expect("sent");
+            Running::until(|| {
+                peer.take_error().expect("a socket").or_else(|| {
+                    std::thread::sleep(Duration::from_millis(1));
+                    let waited = peer.read(&mut [0]).err();
+                    waited.filter(|error| error.kind() != std::io::ErrorKind::Interrupted)
+                })
+            })
+        });
+        while !writing.is_finished() {
+            drive(&mut shard);
+        }
+        let error = writing.join().expect("no panic");
+        let reset = [
+            std::io::ErrorKind::ConnectionReset,
+            std::io::ErrorKind::BrokenPipe,
+        ];
+        assert!(reset.contains(&error.kind()), "{error}");
+    });
+}
+
+/// A handshake whose last segment is under way while the server closes its listener, and not yet all its connections.
+fn unheard() {
+    let link = Link::veth(1500, Mode::Native);
+    let server = link.echo(|device| device);
+    let mut steady = server.connect();
+    echo_through(&mut steady, 0, 1000);
+    server.stop_listening();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut frame = vec![0; 54];
+    link.dress(&mut frame, true);
+    frame[6] = 2;
+    frame[34..36].copy_from_slice(&1001u16.to_be_bytes());
+    frame[46..50].copy_from_slice(&[0x50, 0x10, 0xff, 0xff]);
+    frame[50..52].copy_from_slice(&support::pseudo_sum(20));
+    let fill = &mut |place: &mut [u8]| place.copy_from_slice(&frame);
+    let sent = link
+        .packet_sender()
+        .send(frame.len(), [&[], &[]], Default::default(), fill);
+    sent.expect("sent");
+    echo_through(&mut steady, 1, 1000);
+    drop(steady);
+    assert_eq!(server.end().out_rsts, 1);
 }
 
 /// Whole and cut segments of any content to the claimed port, while others are served.

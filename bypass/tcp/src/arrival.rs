@@ -14,6 +14,7 @@ use crate::timewait::Verdict;
 use crate::wire::ip::Refusal;
 use crate::wire::tcp::{self, OptionsToSend, Segment, ACK, RST, SYN};
 use crate::wire::{ethernet, icmp, ip};
+use core::net::SocketAddr;
 
 /// Frames that are taken apart before the first of them is acted on, so that the memory of their
 /// connections is on its way while the others are looked at.
@@ -258,7 +259,13 @@ impl Engine {
             None if self.cx.config.is_sole_host || self.listeners.has(seg.flow.local_port()) => {
                 self.send_reset_for(seg, sink);
             }
-            None => sink.pass(frame),
+            None => {
+                let at = SocketAddr::new(seg.flow.local.into(), seg.flow.local_port());
+                match sink.is_claimed(at, seg.has(SYN) && !seg.has(ACK)) {
+                    true => self.send_reset_for(seg, sink),
+                    false => sink.pass(frame),
+                }
+            }
         }
     }
 

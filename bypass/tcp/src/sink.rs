@@ -1,5 +1,7 @@
 //! The seam to a device: frames in, frames out.
 
+use core::net::SocketAddr;
+
 /// What is known of the checksum of a received TCP segment or datagram. An IPv4 header's own sum is
 /// complete in every frame, and always verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -88,6 +90,13 @@ pub trait TxSink {
     /// has opened while the kernel keeps the interface ([`crate::Config::is_sole_host`] is false).
     fn pass(&mut self, frame: &[u8]) {
         let _ = frame;
+    }
+
+    /// Whether a segment for an address of ours, and a port that no socket of the engine has, was taken from the kernel, so
+    /// that no other host answers it: the engine then resets it. `begins`: it is the first of a new connection.
+    fn is_claimed(&self, at: SocketAddr, begins: bool) -> bool {
+        let _ = (at, begins);
+        false
     }
 }
 

@@ -562,3 +562,33 @@ fn old_bytes_before_a_fin_do_not_count_as_unread() {
         > F. 1:1 ack 12",
     );
 }
+
+/// RFC 9293, 3.10.7.1: where the kernel keeps the interface it never sees what comes for the ports that were taken from it.
+#[test]
+fn segments_of_no_connection_are_reset_at_ports_that_the_kernel_does_not_see() {
+    let mut dialogue = Dialogue::new(Config {
+        is_sole_host: false,
+        ..support::config(1)
+    });
+    dialogue.play("< . 5:15 ack 9 win 65535");
+    assert_eq!(dialogue.frames.passed.len(), 1, "the kernel's");
+    dialogue.frames.claimed = vec![80];
+    dialogue.play(
+        "< . 5:15 ack 9 win 65535
+        > R 0:0
+        < R 5:5
+        < S 5:5 win 65535",
+    );
+    // An attempt that was given up before its answer came.
+    dialogue.play(
+        "connect
+        > S 0:0
+        close",
+    );
+    dialogue.frames.claimed = (1024..=u16::MAX).collect();
+    dialogue.play(
+        "+100ms
+        < S. 0:0 ack 1 win 65535 <mss 1460>
+        > R 1:1",
+    );
+}

@@ -434,6 +434,11 @@ impl Steering {
         }
     }
 
+    /// Whether any owner has claimed a TCP port, so that its segments come to a queue.
+    pub fn is_claimed(&self, port: u16) -> bool {
+        self.get(usize::from(port), program::TCP) != 0
+    }
+
     /// The kernel may have TCP connections of a claimed port from now on, whose frames stay its own;
     /// `leaves_new`: whose frames come by the owner's queues to open one opens it there.
     pub fn share(&self, port: u16, leaves_new: bool) {

@@ -8,6 +8,7 @@ use bypass_tcp::{Address, Config, Engine, Event, Handle, Rx, Sum, TxMeta, TxSink
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
 use std::ops::Range;
 
 /// A device that keeps frames, cutting GSO segments as a real one would.
@@ -66,6 +67,10 @@ impl TxSink for Frames {
 
     fn pass(&mut self, frame: &[u8]) {
         self.passed.push(frame.to_vec());
+    }
+
+    fn is_claimed(&self, at: SocketAddr, begins: bool) -> bool {
+        !begins && self.claimed.contains(&at.port())
     }
 }
 
