@@ -165,7 +165,7 @@ fn established(library: Option<&Path>, name: &str) -> [usize; 2] {
 fn as_many_as_the_kernel() {
     let kernels = established(None, "kernel");
     assert_eq!(kernels, [3, 10], "on the kernel");
-    assert_eq!(established(Some(&library::built()), "packets"), kernels);
+    assert_eq!(established(Some(library::built()), "packets"), kernels);
 }
 
 /// More connections wait at one port than a server has places for that would make a child for each.
@@ -173,7 +173,7 @@ fn beside_a_crowd() {
     const CROWD: u32 = 1000;
     let network = Network::new();
     let library = library::built();
-    let server = Server::start(&network, "crowd", Some(&library), [4096, 4096]);
+    let server = Server::start(&network, "crowd", Some(library), [4096, 4096]);
     wait_until("the server takes packets", || {
         ask(&network, "more", 1);
         server.accepts()[0] > 0
