@@ -99,8 +99,9 @@ final class ExternalAuthorization extends ShippedFilters.Scoped {
         question.setHeader("X-Forwarded-Uri", request.pathWithParameters()
                 + (request.query() == null ? "" : "?" + request.query()));
         question.setHeader("X-Forwarded-For", request.clientAddress());
-        if (request.clientHost() != null) {
-            question.setHeader("X-Forwarded-Host", request.clientHost());
+        // The one that routes go by: many proxies pass on what a client writes into X-Forwarded-Host.
+        if (request.host() != null) {
+            question.setHeader("X-Forwarded-Host", request.host());
         }
         return question.build();
     }
