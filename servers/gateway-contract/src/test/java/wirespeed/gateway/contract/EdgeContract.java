@@ -225,6 +225,34 @@ abstract class EdgeContract extends CarrierContract {
     void a_stripped_prefix_is_passed_to_the_origin_and_restored_in_its_answers() throws IOException {
         origin.handler = (seen, out, socket) -> {
             String place = switch (seen.line().split(" ")[1]) {
+    /** A server that two origins have, with other bounds, holds a session for both. */
+    @Test
+    void two_origins_with_the_same_addresses_and_cookie_keep_a_client_at_one_address() throws IOException {
+        RecordingOrigin other = closedLater(new RecordingOrigin());
+        String shared = "addresses = [\"127.0.0.1:" + origin.port() + "\", \"127.0.0.1:" + other.port()
+                + "\"]\npersistence = \"cookie\"\npersistence-name = \"session\"\nbalance = \"round-robin\"\n";
+        Carrier gateway = start("[origins.app]\n" + shared + "[origins.slow]\n" + shared
+                + "response = \"10m\"\n[[route]]\norigins = [\"app\"]\n[[route]]\n"
+                + "prefix = \"/export\"\norigins = [\"slow\"]\n");
+        for (int i = 0; i < 4; i++) {
+            RawClient client = client(gateway);
+            String set = get(client, "/" + i, "").header("Set-Cookie");
+            assertTrue(set.startsWith("session="), set);
+            RawClient.Answer export = get(client, "/export/" + i,
+                    "Cookie: " + set.substring(0, set.indexOf(';')) + "\r\n");
+            assertEquals(200, export.status());
+            assertNull(export.header("Set-Cookie"));
+        }
+        assertEquals(8, origin.seen.size() + other.seen.size());
+        for (RecordingOrigin one : List.of(origin, other)) {
+            for (RecordingOrigin.Seen first : one.seen) {
+                String path = first.line().replace("/export", "");
+                assertEquals(2, one.seen.stream().filter(seen ->
+                        seen.line().replace("/export", "").equals(path)).count(), path);
+            }
+        }
+    }
+
                 case "/host" -> "http://shop.example/x";
                 case "/self" -> "http://127.0.0.1:" + origin.port() + "/x?y";
                 case "/other" -> "https://elsewhere.example/x";

@@ -255,7 +255,8 @@ public final class OptionTable {
         d.choice("persistence", "none", List.of("none", "cookie", "header"),
                 "Session affinity: binds a client to an address.");
         d.text("persistence-name", "", "Name of that cookie or header; empty for the cookie wirespeed-NAME,"
-                + " with the name of the origin, or the header wirespeed.");
+                + " with the name of the origin, or the header wirespeed. Origins with the same addresses"
+                + " share a session by one name.");
         d.text("persistence-key", "", "Secret of the cookie; empty = random at each start.");
     }
 

@@ -2,6 +2,7 @@
 package wirespeed.gateway.core;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
@@ -71,6 +72,11 @@ public final class Persistence {
         boolean isSecure = context.request().clientScheme().equals("https");
         context.response().headers().add("Set-Cookie", name + "=" + token
                 + "; Path=/; HttpOnly; SameSite=Lax" + (isSecure ? "; Secure" : ""));
+    }
+
+    /** Whether tokens for the same addresses are the same. */
+    public boolean hasKeyOf(Persistence other) {
+        return Arrays.equals(key, other.key);
     }
 
     String token(Address address) {

@@ -324,24 +324,24 @@ final class SnapshotBuilder {
         return PERSISTENCE + '-' + (Ascii.isToken(origin) ? origin : Integer.toHexString(origin.hashCode()));
     }
 
-    /** With one cookie for one host, an origin would undo what the other one has bound. */
+    /** With one cookie for one host, an origin would undo what another one with other tokens has bound. */
     private static void uniqueCookies(Config config, List<Route> routes, List<String> mistakes) {
-        Map<String, Map<Origin, Set<String>>> hosts = new LinkedHashMap<>();
+        Map<String, Map<Origin, Set<Route>>> cookies = new LinkedHashMap<>();
         for (Route route : routes) {
             for (Route.Target target : route.targets()) {
                 Persistence persistence = target.origin().settings().persistence();
                 if (persistence.kind() == Persistence.Kind.COOKIE) {
-                    hosts.computeIfAbsent(persistence.name(), name -> new LinkedHashMap<>())
-                            .computeIfAbsent(target.origin(), origin -> new HashSet<>()).add(route.host());
+                    cookies.computeIfAbsent(persistence.name(), name -> new LinkedHashMap<>())
+                            .computeIfAbsent(target.origin(), origin -> new HashSet<>()).add(route);
                 }
             }
         }
-        hosts.forEach((cookie, origins) -> {
-            Map<Origin, Set<String>> before = new LinkedHashMap<>();
+        cookies.forEach((cookie, origins) -> {
+            Map<Origin, Set<Route>> before = new LinkedHashMap<>();
             origins.forEach((origin, own) -> {
                 before.forEach((other, others) -> {
-                    if (own.stream().anyMatch(host -> others.stream().anyMatch(one ->
-                            Authority.overlap(host, one)))) {
+                    if (!hasTokensOf(origin, other) && own.stream().anyMatch(route ->
+                            others.stream().anyMatch(one -> mayMeet(route, one)))) {
                         mistakes.add(config.origins().get(origin.name()).place() + "origins." + origin.name()
                                 + ": persistence-name \"" + cookie + "\" is that of origins." + other.name()
                                 + ", too (leave it out, or give each its own)");
@@ -353,6 +353,23 @@ final class SnapshotBuilder {
     }
 
     private static HealthCheck check(OptionValues values) {
+    private static boolean hasTokensOf(Origin one, Origin other) {
+        return ids(one).equals(ids(other))
+                && one.settings().persistence().hasKeyOf(other.settings().persistence());
+    }
+
+    private static Set<String> ids(Origin origin) {
+        Set<String> ids = new HashSet<>();
+        origin.addresses().forEach(address -> ids.add(address.id()));
+        return ids;
+    }
+
+    /** Whether one client can be sent to an origin by the one route, and to another one by the other. */
+    private static boolean mayMeet(Route one, Route other) {
+        boolean keepsClients = !one.stickyKey().isEmpty() && !one.stickyKey().equals("path");
+        return Authority.overlap(one.host(), other.host()) && !(one == other && keepsClients);
+    }
+
         if (values.text("check-path").isEmpty()) {
             return null;
         }
