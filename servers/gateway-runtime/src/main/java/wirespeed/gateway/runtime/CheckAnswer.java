@@ -19,11 +19,13 @@ final class CheckAnswer {
     private static final int INTERIM_MAX = 8;
     private static final int HEADS_BYTES_MAX = 16 * 1024;
     private static final int BODY_BYTES_MAX = 4096;
+    /** A chunk whose size has more is longer than what is read. */
+    private static final int DIGITS_MAX = 7;
     private static final String HEAD_END = "\r\n\r\n";
     private static final Pattern STATUS = Pattern.compile("HTTP/1\\.[01] (\\d{3})");
     private static final Pattern LENGTH = Pattern.compile("(?imd)^Content-Length:[ \t]*(\\d{1,18})[ \t]*\r$");
     private static final Pattern CHUNKED = Pattern.compile("(?imd)^Transfer-Encoding:.*chunked[ \t]*\r$");
-    private static final Pattern CHUNK = Pattern.compile("([0-9a-fA-F]{1,7})[^\n]*\r\n");
+    private static final Pattern CHUNK = Pattern.compile("(?=[0-9a-fA-F])0*+([0-9a-fA-F]*+)[^\n]*\r\n");
 
     private final Socket socket;
     private final HealthCheck check;
@@ -85,30 +87,38 @@ final class CheckAnswer {
                 ? Math.min(BODY_BYTES_MAX, Long.parseLong(declared.group(1))) : BODY_BYTES_MAX;
         while (true) {
             String raw = text(body);
-            String plain = isChunked ? unchunked(raw) : raw.substring(0, (int) Math.min(raw.length(), end));
-            if (plain.contains(check.bodyContains())) {
+            StringBuilder plain = new StringBuilder();
+            boolean isLast;
+            if (isChunked) {
+                isLast = unchunk(raw, plain);
+            } else {
+                plain.append(raw, 0, (int) Math.min(raw.length(), end));
+                isLast = raw.length() >= end;
+            }
+            if (plain.indexOf(check.bodyContains()) >= 0) {
                 return true;
             }
-            boolean isWhole = isChunked ? raw.endsWith("0" + HEAD_END) || plain.length() >= BODY_BYTES_MAX
-                    : raw.length() >= end;
-            if (isWhole || !read()) {
+            if (isLast || plain.length() >= BODY_BYTES_MAX || !read()) {
                 return false;
             }
         }
     }
 
-    /** As much as has come. */
-    private static String unchunked(String raw) {
-        StringBuilder plain = new StringBuilder();
+    /** As much as has come; whether the last chunk is among it, the one of size 0. */
+    private static boolean unchunk(String raw, StringBuilder plain) {
         Matcher size = CHUNK.matcher(raw);
         int at = 0;
         while (size.region(at, raw.length()).lookingAt()) {
             int begin = size.end();
-            int end = begin + Integer.parseInt(size.group(1), 16);
+            String digits = size.group(1);
+            if (digits.isEmpty()) {
+                return true;
+            }
+            int end = begin + (digits.length() > DIGITS_MAX ? raw.length() : Integer.parseInt(digits, 16));
             plain.append(raw, begin, Math.min(raw.length(), end));
             at = Math.min(raw.length(), end + 2);
         }
-        return plain.toString();
+        return false;
     }
 
     private String text(int from) {

@@ -4,11 +4,14 @@ package wirespeed.gateway.runtime;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -124,6 +127,59 @@ class HealthCheckerTest {
             answers.getOutputStream().write(answer.getBytes(StandardCharsets.ISO_8859_1));
             return new CheckAnswer(asks, new HealthCheck("/", 100, 100_000, 1, 1, 200, 299, text)).isGood();
         }
+    }
+
+    /** Of an answer that comes in these parts, and leaves the connection open. */
+    private static boolean isGoodInParts(String text, String... parts) throws Exception {
+        Iterator<String> rest = List.of(parts).iterator();
+        InputStream input = new InputStream() {
+            @Override
+            public int read() {
+                throw new UnsupportedOperationException();
+            }
+
+            @Override
+            public int read(byte[] into, int at, int length) throws SocketTimeoutException {
+                if (!rest.hasNext()) {
+                    throw new SocketTimeoutException();
+                }
+                byte[] part = rest.next().getBytes(StandardCharsets.ISO_8859_1);
+                System.arraycopy(part, 0, into, at, part.length);
+                return part.length;
+            }
+        };
+        try (Socket socket = new Socket() {
+            @Override
+            public InputStream getInputStream() {
+                return input;
+            }
+
+            @Override
+            public void setSoTimeout(int millis) {
+                // No part is late.
+            }
+        }) {
+            return new CheckAnswer(socket, new HealthCheck("/", 100, 100_000, 1, 1, 200, 299, text)).isGood();
+        }
+    }
+
+    @Test
+    void a_chunk_that_looks_like_the_last_one_is_not_the_end() throws Exception {
+        String head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assertTrue(isGoodInParts("workers: 4", head + "a\r\nqueue: 0\r\n\r\n", "c\r\nworkers: 4\r\n\r\n"));
+        assertFalse(isGoodInParts("ok", head + "2\r\nno\r\n0\r\n\r\n", "2\r\nok\r\n"));
+        // Its trailers end the message, not the body.
+        assertFalse(isGoodInParts("ok", head + "2\r\nno\r\n0\r\nA: b\r\n", "\r\n2\r\nok\r\n"));
+    }
+
+    @Test
+    void sizes_of_chunks_may_begin_with_zeros() throws Exception {
+        String head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assertTrue(isGoodInParts("ok", head + "00000040\r\n" + "x".repeat(64) + "\r\n000000000002;a=b\r\nok\r\n"
+                + "00000000\r\n\r\n"));
+        assertTrue(isGoodInParts("ok", head + "00000042\r\n" + "x".repeat(64) + "ok\r\n", "00000000\r\n\r\n"));
+        assertFalse(isGoodInParts("ok", head + "00000000\r\n\r\n", "2\r\nok\r\n"));
+        assertTrue(isGoodInParts("ok", head + "100000002\r\nok\r\n"));
     }
 
     @Test
