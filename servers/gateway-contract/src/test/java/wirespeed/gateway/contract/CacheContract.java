@@ -95,6 +95,27 @@ abstract class CacheContract extends CarrierContract {
     }
 
     @Test
+    void a_304_for_a_client_that_says_who_it_is_leaves_the_stored_response_to_the_others() throws Exception {
+        answers("Cache-Control: max-age=600\r\nETag: \"a\"\r\n");
+        assertEquals("body 1", get(client(), "").body());
+        confirms("ETag: \"a\"\r\n");
+        String reload = "Authorization: Basic YTpi\r\nCache-Control: no-cache\r\n";
+        assertEquals(304, get(client(), reload + "If-None-Match: \"a\"\r\n").status());
+        assertEquals("body 1", get(client(), "").body());
+        assertEquals("body 1", get(client(), reload).body());
+        assertEquals("body 1", get(client(), "").body());
+        assertEquals(3, asked.get());
+        // A 304 that forbids storing does so for all clients.
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 304 X\r\nCache-Control: private\r\nETag: \"a\"\r\n\r\n".getBytes());
+            return true;
+        };
+        assertEquals("body 1", get(client(), reload).body());
+        answers("Cache-Control: max-age=600\r\n");
+        assertEquals("body 4", get(client(), "").body());
+    }
+
+    @Test
     void a_304_for_another_copy_of_the_client_refreshes_nothing() throws Exception {
         String modified = "Last-Modified: Mon, 05 Jan 2026 00:00:00 GMT\r\n";
         answers("Cache-Control: max-age=0\r\nETag: \"a\"\r\n" + modified);

@@ -390,12 +390,15 @@ final class ContentCache {
         return before.refreshed(context.response().headers(), askedMillis(context), System.currentTimeMillis());
     }
 
-    /** Whether it may be stored in place of the old one, and is; else that is dropped. */
+    /**
+     * Whether it may be stored in place of the old one, and is; else that is dropped, unless it is only this
+     * client that it may not be stored for.
+     */
     private boolean isKept(Context context, Asked asked, StoredResponse fresh) {
         boolean isStored = mayStore(context.request(), fresh.status(), fresh.headers());
         if (isStored) {
             table.put(asked, fresh);
-        } else {
+        } else if (!mayStore(CacheControl.of(fresh.headers()), fresh.status(), fresh.headers())) {
             table.drop(asked);
         }
         return isStored;
@@ -415,15 +418,16 @@ final class ContentCache {
     /** §3, and §3.5 for requests that say who asks. */
     static boolean mayStore(Request request, int status, Headers headers) {
         CacheControl control = CacheControl.of(headers);
+        boolean isShared = control.has("public") || control.has("s-maxage")
+                || control.has("must-revalidate");
+        return (isShared || !isAuthenticated(request)) && mayStore(control, status, headers);
+    }
+
+    private static boolean mayStore(CacheControl control, int status, Headers headers) {
         // §5.2.2.3: who knows the status ignores the no-store that is there for others.
         boolean isForbidden = control.has("no-store") && !control.has("must-understand");
         if (isForbidden || control.has("private") || status == 206
                 || headers.has(SET_COOKIE) || variesByUnknown(headers)) {
-            return false;
-        }
-        boolean isShared = control.has("public") || control.has("s-maxage")
-                || control.has("must-revalidate");
-        if (isAuthenticated(request) && !isShared) {
             return false;
         }
         boolean isExplicit = control.has("max-age") || control.has("s-maxage")
