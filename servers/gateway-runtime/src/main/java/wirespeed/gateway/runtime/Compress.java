@@ -46,22 +46,20 @@ final class Compress extends ShippedFilters.Scoped {
         Response response = context.response();
         Headers headers = response.headers();
         boolean isWhole = isWhole(response);
-        if (!isWhole && !isAboutWhole(response)) {
+        Headers asked = context.request().headers();
+        boolean isOfOurs = !isWhole && isOfOurs(response, asked);
+        if (!isWhole && !isAboutWhole(response, isOfOurs)) {
             return Step.NEXT;
         }
         // Caches must know it even of the answer that stays as it is.
         headers.add("Vary", "Accept-Encoding");
-        Headers asked = context.request().headers();
         String encoding = chosen(asked.all("Accept-Encoding"));
         if (encoding == null) {
             return Step.NEXT;
         }
         if (!isWhole) {
-            // The client has what was compressed, by the tag that it got.
-            String tag = headers.get("ETag");
-            if (response.status() == 304 && tag != null
-                    && String.join(",", asked.all("If-None-Match")).contains("W/" + tag)) {
-                headers.set("ETag", "W/" + tag);
+            if (isOfOurs) {
+                headers.set("ETag", "W/" + headers.get("ETag"));
             }
             return Step.NEXT;
         }
@@ -86,11 +84,20 @@ final class Compress extends ShippedFilters.Scoped {
                 && isTransformable(response.headers());
     }
 
-    /** A 304 or a part of what may be compressed whole: its fields are those of the 200 (RFC 9110 §15.4.5). */
-    private boolean isAboutWhole(Response response) {
-        boolean isAbout = response.status() == 304
-                || response.status() == 206 && response.headers().has("Content-Type");
-        return isAbout && isTransformable(response.headers());
+    /** A 304 for a client that has what was compressed, by the tag that it got. */
+    private static boolean isOfOurs(Response response, Headers asked) {
+        String tag = response.status() == 304 ? response.headers().get("ETag") : null;
+        return tag != null && String.join(",", asked.all("If-None-Match")).contains("W/" + tag);
+    }
+
+    /**
+     * A 304 or a part of what may be compressed whole: its fields are those of the 200 (RFC 9110 §15.4.5).
+     * Without a type that is known only of what was compressed.
+     */
+    private boolean isAboutWhole(Response response, boolean isOfOurs) {
+        boolean isAbout = response.status() == 304 || response.status() == 206;
+        return isAbout && (isOfOurs || response.headers().has("Content-Type"))
+                && isTransformable(response.headers());
     }
 
     private boolean isTransformable(Headers headers) {
