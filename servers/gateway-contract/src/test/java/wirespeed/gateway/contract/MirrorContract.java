@@ -90,6 +90,17 @@ abstract class MirrorContract extends CarrierContract {
     }
 
     @Test
+    void the_field_that_ends_loops_is_in_each_copy() throws Exception {
+        Carrier gateway = gateway("remove-headers = [\"via\", \"X-Secret\"]\n");
+        assertEquals(200, client(gateway).get("/shop/").status());
+        awaitCopies(mirror, 1);
+        String via = mirror.seen.get(0).header("Via");
+        RawClient client = client(gateway);
+        client.send("GET /shop/ HTTP/1.1\r\nHost: a\r\nVia: " + via + "\r\n\r\n");
+        assertEquals(508, client.read().status(), via);
+    }
+
+    @Test
     void small_bodies_of_known_length_are_copied_and_no_others() throws Exception {
         Carrier gateway = gateway("mirror-body = \"10B\"\n");
         RawClient client = client(gateway);

@@ -372,7 +372,8 @@ public final class OptionTable {
         d.count("percent", 100, 0, 100, "mirror: share of the requests that are copied.");
         d.bytes("mirror-body", "0B", 0, 65_536, "mirror: requests with a body up to this size are copied,"
                 + " too, if they name its length; such a body is collected before filters see the request.");
-        d.texts("remove-headers", "Authorization, Cookie", "mirror: fields of the request that copies lack.");
+        d.texts("remove-headers", "Authorization, Cookie", "mirror: fields of the request that copies lack;"
+                + " Via, which ends loops, stays.");
         d.texts("send-headers", "Authorization, Cookie", "external-auth: fields of the request that"
                 + " are sent along.");
         d.texts("copy-headers", "", "external-auth: fields of the response that the origin gets;"

@@ -61,6 +61,7 @@ final class Mirror extends ShippedFilters.Scoped {
             new Headers().add(name, "");
             notCopied.add(name.toLowerCase(Locale.ROOT));
         }
+        notCopied.remove("via");
         http = HttpClient.newBuilder().executor(threads).connectTimeout(timeout)
                 .version(HttpClient.Version.HTTP_1_1).followRedirects(HttpClient.Redirect.NEVER).build();
     }
@@ -135,7 +136,7 @@ final class Mirror extends ShippedFilters.Scoped {
                 + url.getRawAuthority() + Forwarding.target(context))).timeout(timeout)
                 .method(request.method(), bytes.length == 0 ? HttpRequest.BodyPublishers.noBody()
                         : HttpRequest.BodyPublishers.ofByteArray(bytes));
-        // With Via: a service that leads back here gets 508, and no copy of a copy is made.
+        // Always with Via: a service that leads back here gets 508, and no copy of a copy is made.
         context.snapshot().forwarding().prepared(context).forEach((name, value) -> {
             if (!notCopied.contains(name.toLowerCase(Locale.ROOT))) {
                 copy.header(name, value);
