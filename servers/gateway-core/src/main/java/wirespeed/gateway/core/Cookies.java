@@ -6,6 +6,12 @@ public final class Cookies {
     private Cookies() {
     }
 
+    /** Whether a request can have a cookie with this name; servers send more than tokens, such as user[id]. */
+    public static boolean isName(String name) {
+        return !name.isEmpty() && name.equals(name.trim()) && Ascii.isValue(name)
+                && name.chars().noneMatch(c -> c == '=' || c == ';' || c == ',' || c == '\t');
+    }
+
     /** The value of the first cookie with this name, or null. */
     public static String get(Headers headers, String name) {
         if (!headers.mayHave(Field.COOKIE.bit)) {

@@ -12,7 +12,7 @@ public final class RequestKey {
     /** Refuses an unknown key. */
     public static void check(String key) {
         boolean isNamed = key.startsWith(HEADER) && Ascii.isToken(key.substring(HEADER.length()))
-                || key.startsWith(COOKIE) && Ascii.isToken(key.substring(COOKIE.length()));
+                || key.startsWith(COOKIE) && Cookies.isName(key.substring(COOKIE.length()));
         if (!isNamed && !key.equals("client") && !key.equals("path")) {
             throw new IllegalArgumentException("unknown key \"" + key
                     + "\" (client, path, header:NAME or cookie:NAME)");

@@ -97,11 +97,13 @@ final class AccessRules {
             }
         }
 
-        /** Refuses a name that would fail each response with it. */
+        /** Refuses a name that would fail each response with it; one text may hold several. */
         private static String tokens(OptionValues values, String option) {
             for (String text : values.texts(option)) {
-                if (!Ascii.isToken(text)) {
-                    throw new IllegalArgumentException(option + ": \"" + text + "\" is not a token");
+                for (String name : text.split(",", -1)) {
+                    if (!Ascii.isToken(name.trim())) {
+                        throw new IllegalArgumentException(option + ": \"" + text + "\" is not a token");
+                    }
                 }
             }
             return String.join(", ", values.texts(option));

@@ -33,10 +33,12 @@ record Replacement(Expression pattern, String text) {
             throw new IllegalArgumentException("replacement: \"" + Character.toString(c)
                     + "\" may not stand in a request target" + hint(c));
         });
-        int question = sample.indexOf('?');
-        String path = "/" + (question < 0 ? sample : sample.substring(0, question));
+        String path = "/" + sample.split("\\?", 2)[0];
         try {
-            TargetPath.normalise(made.isAtStart() ? path : "/x".repeat(path.length()) + path);
+            if (made.isAtStart()) {
+                TargetPath.normalise(made.ownFolders());
+            }
+            TargetPath.normalise("/x".repeat(path.length()) + path);
         } catch (Refusal bad) {
             throw new IllegalArgumentException("replacement: the " + bad.getMessage(), bad);
         }
@@ -64,6 +66,13 @@ record Replacement(Expression pattern, String text) {
             hint.append(String.format("%%%02X", one));
         }
         return " (write " + hint + ")";
+    }
+
+    /** The segments of its path before the first group, which may hold any number of them. */
+    private String ownFolders() {
+        String path = "/" + expanded(group -> "\0").split("\\?", 2)[0];
+        int group = path.indexOf('\0');
+        return group < 0 ? path : path.substring(0, path.lastIndexOf('/', group) + 1);
     }
 
     /** Whether nothing of a path stands before what the pattern finds. */

@@ -15,6 +15,7 @@ import wirespeed.gateway.core.Ascii;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.Balancer;
 import wirespeed.gateway.core.Chain;
+import wirespeed.gateway.core.Cookies;
 import wirespeed.gateway.core.Filter;
 import wirespeed.gateway.core.Forwarding;
 import wirespeed.gateway.core.Headers;
@@ -352,7 +353,6 @@ final class SnapshotBuilder {
         });
     }
 
-    private static HealthCheck check(OptionValues values) {
     private static boolean hasTokensOf(Origin one, Origin other) {
         return ids(one).equals(ids(other))
                 && one.settings().persistence().hasKeyOf(other.settings().persistence());
@@ -370,6 +370,7 @@ final class SnapshotBuilder {
         return Authority.overlap(one.host(), other.host()) && !(one == other && keepsClients);
     }
 
+    private static HealthCheck check(OptionValues values) {
         if (values.text("check-path").isEmpty()) {
             return null;
         }
@@ -423,7 +424,8 @@ final class SnapshotBuilder {
         }
         for (String option : List.of("headers", "cookies")) {
             values.table(option).forEach((name, value) -> {
-                if (!Ascii.isToken(name) || !Ascii.isValue(value) || !value.equals(value.trim())) {
+                boolean isName = option.equals("cookies") ? Cookies.isName(name) : Ascii.isToken(name);
+                if (!isName || !Ascii.isValue(value) || !value.equals(value.trim())) {
                     throw new IllegalArgumentException(option + ": no request has \"" + name + "\" = \""
                             + value + "\" (write a name, and a value without blanks around it)");
                 }

@@ -9,6 +9,8 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 class RightConfigTest {
+    private static final String ORIGIN = "[origins.o]\naddresses = [\"127.0.0.1:8080\"]\n";
+
     /** The mistakes, each in a line; empty for none. */
     private static String mistakes(String text) {
         try {
@@ -44,6 +46,43 @@ class RightConfigTest {
         for (String bad : List.of("", "sticky = \"path\"\n",
                 "sticky = \"client\"\n[[route]]\nprefix = \"/b\"\norigins = [\"b\"]\n")) {
             assertTrue(mistakes(origins + canary + bad).contains("persistence-name \"session\""), bad);
+        }
+    }
+
+    @Test
+    void a_list_of_cors_may_be_one_text() {
+        String cors = ORIGIN + "[[filter]]\ntype = \"cors\"\nallow-origins = [\"https://shop.example\"]\n";
+        for (String option : List.of("allow-headers", "allow-methods", "expose-headers")) {
+            assertEquals("", mistakes(cors + option + " = [\"X-One, X-Two\", \"X-Three,X-Four\"]\n"), option);
+            for (String bad : List.of("X-One,", "X One, X-Two", ", X-Two", "")) {
+                assertTrue(mistakes(cors + option + " = [\"" + bad + "\"]\n").contains("is not a token"), bad);
+            }
+        }
+    }
+
+    @Test
+    void what_a_group_holds_may_have_segments_that_are_left() {
+        String rewrite = ORIGIN + "[[filter]]\ntype = \"rewrite\"\npattern = \"^(/a/b)/c\"\nreplacement = \"";
+        for (String right : List.of("$1/../../d", "/x/../$1/..", "/x$1/../..", "/..$1", "/d?a=/../..")) {
+            assertEquals("", mistakes(rewrite + right + "\"\n"), right);
+        }
+        for (String bad : List.of("/..", "/../d$1", "/x/../../$1", "/d/../..?a=$1")) {
+            assertTrue(mistakes(rewrite + bad + "\"\n").contains("climbs above the root"), bad);
+        }
+    }
+
+    @Test
+    void cookies_may_have_names_that_fields_may_not() {
+        for (String name : List.of("user[id]", "a b", "a/b", "a\u00fcb", "{x}")) {
+            String route = ORIGIN + "[[route]]\norigins = [\"o\"]\ncookies = { \"" + name + "\" = \"1\" }\n";
+            assertEquals("", mistakes(route + "sticky = \"cookie:" + name + "\"\n"));
+            assertEquals("", mistakes(ORIGIN + "hash-key = \"cookie:" + name + "\"\n"));
+        }
+        for (String name : List.of("", " a", "a ", "a=b", "a;b", "a,b", "a\\tb", "a\\u0001")) {
+            String route = ORIGIN + "[[route]]\norigins = [\"o\"]\n";
+            assertTrue(mistakes(route + "cookies = { \"" + name + "\" = \"1\" }\n").contains("no request has"),
+                    name);
+            assertTrue(mistakes(route + "sticky = \"cookie:" + name + "\"\n").contains("unknown key"), name);
         }
     }
 }
