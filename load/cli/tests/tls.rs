@@ -228,11 +228,24 @@ fn a_plain_server_behind_https_is_a_connect_error() {
 }
 
 #[test]
-fn a_server_that_does_not_choose_http2_is_reported() {
-    let result = unreached(&format!("--http2 -t1 -c1 -d300ms https://{}/", https()));
+fn a_server_that_does_not_choose_http2_is_reported_and_gets_none() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&log);
+    let address = serving(move |mut stream| {
+        let mut bytes = Vec::new();
+        // how it ends is not the question
+        let _ = stream.read_to_end(&mut bytes);
+        if !stream.conn.is_handshaking() {
+            own.lock().expect("no panic").push(bytes);
+        }
+    });
+    let result = unreached(&format!("--http2 -t1 -c1 -d300ms https://{address}/"));
     assert!(count(&result, "/errors/connect/other") > 0);
     let notes = result["notes"].to_string();
     assert!(notes.contains("did not choose HTTP/2"), "{notes}");
+    wait_until(|| !log.lock().expect("no panic").is_empty());
+    let sent = log.lock().expect("no panic").clone();
+    assert!(sent.iter().all(Vec::is_empty), "{sent:?}");
 }
 
 /// Gives this answer to everything; how each connection ended that had begun: with the end that TLS has,

@@ -100,8 +100,9 @@ impl Protocol for Http2 {
     }
 
     fn send_close<T: Transport>(&self, client: &mut Self::Session, bytes: Bytes<'_, T>) {
-        client.close();
-        // the server may be gone already
-        let _ = self.send_pending(client, bytes);
+        if client.close() {
+            // the server may be gone already
+            let _ = self.send_pending(client, bytes);
+        }
     }
 }

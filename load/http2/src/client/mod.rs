@@ -260,13 +260,15 @@ impl<U: Copy + Default> Client<U> {
     }
 
     /// Sends a GOAWAY: no more requests come, for the server's error if it has made one (RFC 9113, 5.4.1 and
-    /// 6.8). Before its settings have come there is nothing to end.
-    pub fn close(&mut self) {
-        if self.is_settled || self.code != 0 {
+    /// 6.8). False if there is nothing to end: its settings have not come, and it may speak another protocol.
+    pub fn close(&mut self) -> bool {
+        let is_begun = self.is_settled || self.code != 0;
+        if is_begun {
             // the server's streams, of which there are none, were processed up to the first number
             let payload = [[0; 4], self.code.to_be_bytes()].concat();
             frame::write(&mut self.out, kind::GOAWAY, 0, 0, &payload);
         }
+        is_begun
     }
 
     /// Sends a PING, unless one is outstanding.
