@@ -201,22 +201,24 @@ def test_a_wrong_path_is_found_with_one_request_and_not_measured(checkout):
 @pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of its own needs root")
 def test_a_disk_that_is_full_from_the_start_is_one_line(checkout):
     recipe = checkout.recipe(connections=[1])
-    lock = Path(f"/dev/shm/full-disk-test-{os.getpid()}.lock")
-    lab = f"{sys.executable} -m wirespeed run /mnt/recipes/{recipe.name} --runs /tmp/runs"
-    # The lab itself may lie below /tmp, where the full disk is put.
-    home = Path(__file__).parents[3]
+    # Checkout and lab may lie below /tmp, where the full disk is put: they are mounted elsewhere.
+    shelter = Path(f"/dev/shm/full-disk-test-{os.getpid()}")
+    kept, home = shelter / "checkout", Path(__file__).parents[3]
+    for folder in (kept, shelter / "home"):
+        folder.mkdir(parents=True)
+    lab = f"{sys.executable} -m wirespeed run {kept}/recipes/{recipe.name} --runs /tmp/runs"
     script = (
-        f"mount --bind {checkout.root} /mnt && mount --bind {home} /srv && "
+        f"mount --bind {checkout.root} {kept} && mount --bind {home} {shelter}/home && "
         "mount -t tmpfs -o size=64k tmpfs /tmp && mount --bind /tmp /var/tmp && "
-        f"mkdir -p {home} && mount --bind /srv {home} && cd /tmp && "
-        f"{{ cat /dev/zero > filler; WIRESPEED_ROOT=/mnt exec {lab} --accept-noise; }}"
+        f"mkdir -p {home} && mount --bind {shelter}/home {home} && cd /tmp && "
+        f"{{ cat /dev/zero > filler; WIRESPEED_ROOT={kept} exec {lab} --accept-noise; }}"
     )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True,
-        env={**checkout.environment, "WIRESPEED_LOCK": str(lock)},
+        env={**checkout.environment, "WIRESPEED_LOCK": str(shelter / "lock")},
         timeout=PATIENCE_S,
     )  # fmt: skip
-    lock.unlink(missing_ok=True)
+    shutil.rmtree(shelter)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     one_line(done.stderr, "the disk is full")
