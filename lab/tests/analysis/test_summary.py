@@ -464,6 +464,42 @@ def test_a_verdict_stays_when_a_later_analysis_may_spend_less(word, tmp_path):
     assert bool(gate.broken(summary.load(run), check)) == (word == "loss")
 
 
+def test_a_loss_stays_where_added_rounds_make_it_not_comparable(tmp_path):
+    """With the load generator at its limit in most trials, the gate opened, and a third analysis
+    did not know of the loss."""
+
+    def made(name, limit):
+        return make_run(
+            small(
+                lambda a: 1000.0 * (0.97 if a["stack"] == "balanced" else 1.0),
+                noise=0.016,
+                bottleneck=lambda a: limit if a["stack"] == "balanced" else "server",
+            ),
+            tmp_path / name,
+        )
+
+    def judged(run, **more):
+        data = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(data | {"analyses": 2} | more))
+        return summary.load(run)
+
+    first = summary.load(made("server", "server"))
+    cells = comparisons.decided(first.run, first.gains, [])
+    stands = [one for one in cells if one["word"] == "loss"]
+    less = {comparisons.key_of(gain): gain.verdict.word for gain in judged(first.run_dir).gains}
+    weak = {tuple(one["of"]) for one in stands if less[tuple(one["of"])] == "not decided"}
+    assert weak, "the later analysis decides less"
+    after = judged(made("client", "client"), decided=stands)
+    assert {g.verdict.word for g in after.gains if comparisons.key_of(g) in weak} == {
+        "not comparable"
+    }
+    assert weak <= {comparisons.key_of(gain) for gain, _ in gate.unjudged(after)}
+    kept = comparisons.decided(after.run, after.gains, after.families)
+    assert [one for one in kept if tuple(one["of"]) in weak] == [
+        one for one in stands if tuple(one["of"]) in weak
+    ]
+
+
 def test_a_verdict_goes_when_all_rounds_say_something_else(tmp_path):
     kind = small(lambda a: 1010.0 if a["stack"] == "balanced" else 1000.0, noise=0.03)
     run = make_run(kind, tmp_path)

@@ -270,8 +270,7 @@ def _judged(run: Run, pairs: Sequence[Pair], is_seen: bool = False) -> list[Gain
     for pair, one, term, q in zip(pairs, found, terms, qs(found, terms), strict=True):
         wide = loosened(one, slack([pair], term))
         verdict = decide(wide, replace(term, q=q))
-        if not is_seen:
-            verdict = _after(run, pair.key, verdict, wide, term)
+        verdict = _after(run, pair.key, verdict, wide, term)
         verdict = _with_slack(verdict, [pair], term)
         shown = at_level(wide, term)
         names = (pair.axis, pair.metric, term.better)
@@ -403,10 +402,13 @@ def _after(
 
 
 def decided(run: Run, gains: Iterable[Gain], pooled: Iterable[Family]) -> list[dict[str, Any]]:
-    """The verdicts that decide something, as run.json keeps them when rounds are added."""
+    """The verdicts that decide something, as run.json keeps them when rounds are added, and the
+    earlier ones of what this analysis cannot compare."""
     named = [(key_of(gain), gain.verdict) for gain in gains]
     named += [((one.contender, one.over, one.metric), one.verdict) for one in pooled]
-    return [
+    compared = {key for key, verdict in named if verdict.word != "not comparable"}
+    earlier = [one for one in run.decided if tuple(one["of"]) not in compared]
+    return earlier + [
         {
             "of": list(key), "word": verdict.word, "bound": verdict.bound,
             "rounds": verdict.decided_at or run.plan.repeat,
