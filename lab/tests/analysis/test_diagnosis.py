@@ -49,6 +49,14 @@ def test_a_gain_that_interference_leaves_open_needs_a_quiet_machine(tmp_path):
     assert "--wait-for-quiet" in diagnosis._decider(gain, summary)
 
 
+def test_a_gain_that_the_rounds_left_do_not_decide_needs_a_new_run(tmp_path):
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    run = replace(summary.run, analysed_at=[5], rounds_max=9)
+    gain = replace(summary.gains[0], verdict=Verdict("not decided", "the interval contains 0"))
+    told = diagnosis._decider(gain, replace(summary, run=run))
+    assert told == "a new run: the 9 rounds that this one may have do not decide it"
+
+
 def test_a_blocked_run_needs_another_order(tmp_path):
     """doctor suggested what would help the bottleneck of an interleaved run."""
     summary = load(make_run(KINDS["quickstart"](), tmp_path))

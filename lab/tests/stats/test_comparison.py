@@ -322,6 +322,25 @@ def test_no_number_of_rounds_is_promised_against_interference():
     assert decide(wild, Terms(q=wild.p)).more_rounds is None
 
 
+@pytest.mark.parametrize(("most", "says"), [(16, None), (20, None), (40, 15)])
+def test_no_more_rounds_are_promised_than_the_run_may_have(most, says):
+    """Rounds that `--add-rounds` refuses were advised at the end of a run until decided."""
+    error, df = 0.014, 15
+    reach = student.critical(df, 0.05) * error
+    ends = (math.expm1(math.log1p(0.03) + side * reach) for side in (-1, 1))
+    p = student.two_sided_p(math.log1p(0.03) / error, df)
+    one = c.Comparison(0.03, *ends, p, 16, error, df)
+    spending = Spending(2, True, (8, 16), most)
+    verdict = decide(one, Terms(q=p, spending=spending))
+    assert (verdict.word, verdict.more_rounds) == ("not decided", says)
+
+
+def test_missing_rounds_are_promised_only_where_the_run_may_have_them():
+    (one,) = c.compare([[0.05]])
+    assert decide(one, Terms(spending=Spending(1, True, (1,), 2))).more_rounds is None
+    assert decide(one, Terms(spending=Spending(1, True, (1,), 4))).more_rounds == 2
+
+
 def test_each_analysis_spends_its_share_of_the_chance_of_an_error():
     clear = found(0.30, 0.25, 0.35)  # p 0.008
     assert decide(clear, Terms(q=0.01)).word == "gain"

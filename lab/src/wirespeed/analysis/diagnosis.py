@@ -112,7 +112,7 @@ def _decider(gain: Gain, summary: Summary) -> str:
         most = summary.run.rounds_max
         if "interference" in gain.verdict.reason:
             return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
-        if most and summary.run.plan.repeat + (more or 1) > most:
+        if most and (not more or summary.run.plan.repeat + more > most):
             return f"a new run: the {most} rounds that this one may have do not decide it"
         if more:
             return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"

@@ -110,7 +110,8 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
         return Verdict("not decided", "no round has a valid trial on both sides")
     if found.low is None or found.high is None or found.rounds < PAIRS_MIN:
         missing = PAIRS_MIN - found.rounds
-        return Verdict("not decided", f"fewer than {PAIRS_MIN} rounds", missing)
+        more = missing if missing <= terms.spending.rounds_left else None
+        return Verdict("not decided", f"fewer than {PAIRS_MIN} rounds", more)
     limit, share = terms.threshold, terms.spending.share
     low, high = terms.given_back(*interval_at(found, share))
     if -limit <= low and high <= limit:
@@ -155,8 +156,8 @@ def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
 def _more_rounds(found: Comparison, terms: Terms) -> int | None:
     """Rounds until the next interim analysis, if it sees the same gain and spread, decides it.
 
-    None where that takes more than ROUNDS_MAX, and where more rounds do not help: they make the
-    chance of an error smaller, not what interference took from one side.
+    None where that takes more than ROUNDS_MAX or than the run may have, and where more rounds do
+    not help: they make the chance of an error smaller, not what interference took from one side.
     """
     assert found.low is not None and found.high is not None
     if terms.interference and not found.low <= 0 <= found.high:
@@ -174,7 +175,7 @@ def _more_rounds(found: Comparison, terms: Terms) -> int | None:
         return student.two_sided_p(reach / error, found.df + more)
 
     # More rounds make the chance smaller, and an interim analysis never has more than the bar.
-    numbers = range(1, ROUNDS_MAX + 1)
+    numbers = range(1, int(min(ROUNDS_MAX, terms.spending.rounds_left)) + 1)
     least = bisect_left(numbers, True, key=lambda more: chance_after(more) <= bar)
     for more in numbers[least:]:
         if chance_after(more) <= bar * terms.spending.share_after(found.rounds + more):

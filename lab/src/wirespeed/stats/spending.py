@@ -49,6 +49,11 @@ class Spending:
         return self.rounds_max > 0 and bool(self.analysed_at)
 
     @property
+    def rounds_left(self) -> float:
+        """How many more rounds the run may have."""
+        return self.rounds_max - self.analysed_at[-1] if self.is_planned else math.inf
+
+    @property
     def share(self) -> float:
         """The share that the current analysis may spend."""
         if self.is_planned:
