@@ -37,6 +37,23 @@ def test_littles_law_names_the_mean_that_would_fit(tmp_path):
     "connections,rps_max,latency_mean\n100,150000,0.667ms\n",
     "connections,metric,value,unit\n100,rps,150,kreq/s\n100,latency_mean,0.667,ms\n",
     "connections,metric,value,unit\n100,rps_max,9000,k/min\n100,latency_mean,0.667,ms\n",
+    *(
+        f"connections,{head},latency_mean\n100,150000,0.667ms\n"
+        for head in (
+            "RPS (avg)", "rps (max)", "qps mean", "transactions/s (median)", "Requests/s (avg)",
+            "rps [1/s]", "rps[avg]", "rate (per second)", "rps (mean 1/s)",
+            "Rate (higher is better)",
+        )
+    ),
+    *(
+        f"connections,metric,value,unit\n100,rps,{value},{unit}\n100,latency_mean,0.667,ms\n"
+        for value, unit in (
+            (150_000, "RPS"), (150, "kTPS"), (150_000, "Req/s"), (150_000, "Requests/sec"),
+            (150_000, "Ops/sec"), (150, "Kops/s"), (150_000, "MSG/s"), (0.15, "Mmsg/s"),
+            (150_000, "calls/s"), (9_000_000, "RPM"), (9000, "kHits/Min"),
+        )
+    ),
+    "connections,rps,latency_mean\n100,150000 Requests/sec,0.667ms\n",
 ])  # fmt: skip
 def test_the_unit_of_a_rate_counts(tmp_path, table_of):
     """`150k`, as wrk prints it, was 150: 0.001 × the connections that there were."""
@@ -50,6 +67,11 @@ def test_the_unit_of_a_rate_counts(tmp_path, table_of):
 @pytest.mark.parametrize(("row", "why"), [
     ("rps\n150 potatoes\n", "rps: unknown unit 'potatoes' of a rate"),
     ("rps (ms)\n150\n", "unknown unit 'ms' of a rate"),
+    ("rps (ms avg)\n150\n", "unknown unit 'ms' of a rate"),
+    ('"rps (avg, k)"\n150\n', "unknown unit 'avg,' of a rate"),
+    ("rps [Gb/s]\n150\n", "unknown unit 'Gb/s' of a rate"),
+    ("rps (thousands)\n150\n", "unknown unit 'thousands' of a rate"),
+    ("gain (x)\n1.5\n", "unknown unit 'x' of a gain"),
     ("metric,value,unit\ngain,1.5,x\n", "unknown unit 'x' of a gain"),
     ("rps,reconnects\n150,3ms\n", "unknown unit 'ms' of reconnects"),
 ])  # fmt: skip

@@ -34,7 +34,7 @@ METRICS = {
 }
 _CALLED = {name: metric for metric, names in METRICS.items() for name in names.split()}
 _PERCENTILE = re.compile(r"(?:latency_)?p(\d{2,3}(?:\.\d+)?)(?:_latency)?")
-_WITH_UNIT = re.compile(r"([\d.,]+)\s*([a-zA-Zµ]+(?:/[a-z]+)?)")
+_WITH_UNIT = re.compile(r"([\d.,]+)\s*([a-zA-Zµ]+(?:/[a-zA-Z]+)?)")
 
 #: Names of columns with parallel workers, and with open connections.
 WORKERS = ("instances_or_connections", "instances", "workers", "processes", "cores", "threads")
@@ -55,13 +55,17 @@ _BITS = {"b": 1.0, "B": 8.0}
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _BIT_RATE = re.compile(r"([kKMG]?)(b|B|bit|bps)(?:/s|ps|s)?")
 
-#: `req/s`, `k`, `krps`, `Mreq/s`, `req/min`.
-_RATE = re.compile(
-    r"([kKMG]?)"
-    r"(?:(?:1|conns?|connections|reqs?|requests|responses|transactions|queries)?"
-    r"/(s|sec|second|min|minute)|[rtq]p(s|m))?"
+#: `req/s`, `k`, `krps`, `Mreq/s`, `req/min`; tools write `Requests/sec` and `Ops/sec`, too.
+_NOUNS = (
+    r"1|conns?|connections|reqs?|requests|responses|transactions|queries|ops?|messages|msgs?|calls"
+    "|hits"
 )
+_RATE = re.compile(rf"([kKMG]?)(?i:(?:{_NOUNS})?/(s|sec|second|min|minute)|[rtq]p(s|m))?")
 _COUNTS = {"gain_printed": {"": 1.0, "%": 1.0, "percent": 1.0}, "reconnects": _PREFIX}
+#: Words behind a name that change its figure: `rps (thousands)`.
+_FACTORS = re.compile(
+    r"(?i:(?:minute|hour|day|thousand|million|billion|percent|factor|ratio)s?|times|x|%)"
+)
 _EXAMPLES = {"rate": "req/s, k or M", "gain_printed": "%", "reconnects": "k or M"}
 
 Keys = tuple[tuple[str, str], ...]
@@ -199,19 +203,34 @@ def metric_of(head: str) -> tuple[str, str] | None:
         plain = name.strip().lower()
         if plain in _CALLED:
             metric = _CALLED[plain]
-            is_word = metric in _EXAMPLES and head[len(name) :][:1] == "_"  # `rps_max`
-            return metric, "" if is_word and _factor(metric, unit) is None else unit
+            return metric, "" if _is_of_name(metric, head[len(name) :], unit) else unit
         if match := _PERCENTILE.fullmatch(plain):
             return f"p{match[1]}", unit
     return None
 
 
+def _is_of_name(metric: str, tail: str, unit: str) -> bool:
+    """Whether words that follow a name are part of it, not a unit: `rps_max`, `RPS (avg)`."""
+    if metric not in _EXAMPLES or _factor(metric, unit) is not None:
+        return False
+    words = re.split(r"[\s,;()\[\]]+", unit)
+    return tail.startswith("_") or not any(
+        _is_unit(word) and _factor(metric, word) != 1.0 for word in words
+    )
+
+
+def _is_unit(word: str) -> bool:
+    """Whether it is the unit of any metric."""
+    forms = (_RATE, _BIT_RATE, _FACTORS)
+    return word in _TIME_S or (word != "" and any(form.fullmatch(word) for form in forms))
+
+
 def _cuts(head: str) -> list[int]:
-    return [at for at in reversed(range(len(head))) if head[at] in "_ ("]
+    return [at for at in reversed(range(len(head))) if head[at] in "_ (["]
 
 
 def _split(head: str, at: int) -> tuple[str, str]:
-    return head[:at], head[at + 1 :].strip(" ()")
+    return head[:at], head[at + 1 :].strip(" ()[]")
 
 
 def _value(text: str | None, metric: str, unit: str, where: str) -> float:
@@ -252,5 +271,5 @@ def _factor(metric: str, unit: str) -> float | None:
     match = _RATE.fullmatch(unit)
     if not match:
         return None
-    is_per_minute = (match[2] or match[3] or "s").startswith("m")
+    is_per_minute = (match[2] or match[3] or "s").lower().startswith("m")
     return _PREFIX[match[1]] / (60.0 if is_per_minute else 1.0)
