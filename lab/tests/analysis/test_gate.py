@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,6 +23,8 @@ from wirespeed.report import ci
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunPlan, Trial
 from wirespeed.runner import session
+
+LOSS = gate.Criteria(("loss",))
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +227,33 @@ def test_cells_that_the_run_is_not_meant_to_have_do_not_fail_the_check(run_dir):
         assert len(missing(reason)) == 1
     assert len(missing("left out by the recipe", "not-runnable")) == 1
     assert len(missing("the run ended before this cell", "not measured yet")) == 1
+
+
+@pytest.mark.parametrize("reason", ["left out by the recipe", "left out by --only"])
+def test_a_contender_whose_baseline_alone_is_left_out_fails_the_check(run_dir, tmp_path, reason):
+    """It was compared with nothing, and no line said so."""
+    copy = Path(shutil.copytree(run_dir, tmp_path / "run"))
+    lines = store.read_plan(copy)
+    gone = {"connections": 1000, "stack": "balanced", "server": "netty", "payload": 128}
+    ours = [line.cell for line in lines if line.axes == gone]
+    left = [
+        replace(line, state="thinned", reason=reason) if line.cell in ours else line
+        for line in lines
+    ]
+    store.write_plan(copy, left)
+    trials = [one for one in store.read_trials(copy) if one.cell not in ours]
+    found = summarize(copy, store.read_run(copy), left, trials)
+    assert not any("not compared" in line for line in gate.broken(load(run_dir), LOSS))
+    told = [one for one in gate.broken(found, LOSS) if "not compared" in one]
+    assert [re.sub(r"^.*: (?=not compared)", "", line) for line in told] == [
+        f"not compared: its baseline balanced is {reason}"
+    ] * 2
+    cases = ElementTree.fromstring(ci.junit(found, LOSS)).iter("failure")
+    assert sum("not compared" in case.get("message") for case in cases) == 2
+    assert ci.comment(found, LOSS).count("not compared") == 2
+    rule = gate.rule("rps > 1")
+    for check in (replace(LOSS, allow_missing=True), gate.Criteria(rules=(rule,))):
+        assert not any("not compared" in line for line in gate.broken(found, check))
 
 
 def test_a_check_of_cells_that_are_all_left_out_fails(run_dir):

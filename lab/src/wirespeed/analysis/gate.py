@@ -2,7 +2,8 @@
 
 A cell that was not measured shows nothing, so it fails the check: cells without a valid trial,
 cells that were not runnable or had no room in the budget, a run that did not end, a recipe that
-compares nothing. Cells that plan.skip or --only leaves out are not part of the run.
+compares nothing, cells whose baseline alone is left out. Cells that plan.skip or --only leaves out
+are not part of the run.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ def broken(summary: Summary, check: Criteria) -> list[str]:
             lines.append(f"{prefix(cell.axes)}not measured: {cell.reason or cell.state}")
     if check.fail_on and (reason := undecidable(summary)):
         lines.append(reason)
+    lines += [f"{prefix(cell.axes)}{text}" for cell, text in uncompared(summary, check)]
     if "loss" in check.fail_on:
         lines += _of_words(summary, ("loss",)) + _of_pooled(summary)
         lines += [
@@ -150,6 +152,16 @@ def is_missing(cell: Cell, check: Criteria) -> bool:
     """Whether the check expects a figure of the cell and nothing was measured."""
     is_expected = check.covers(cell) and not cell.is_left_out and not check.allow_missing
     return is_expected and not cell.trials and not cell.failures
+
+
+def uncompared(summary: Summary, check: Criteria) -> list[tuple[Cell, str]]:
+    """Measured contenders that are compared with nothing where others are, and why."""
+    if not check.fail_on or check.allow_missing or undecidable(summary):
+        return []
+    return [
+        (pair.cell, f"not compared: its baseline {pair.base.axes[pair.axis]} is {pair.base.reason}")
+        for pair in summary.uncompared
+    ]
 
 
 def undecidable(summary: Summary) -> str:

@@ -89,6 +89,18 @@ class Summary:
         """Trials that count despite interference."""
         return tuple(trial for trial in self.valid if trial.disturbed > 0)
 
+    @cached_property
+    def uncompared(self) -> tuple[Pair, ...]:
+        """Of each measured cell that is compared with nothing, as its baseline is left out of the
+        run, one pair."""
+        compared = {gain.cell.key for gain in self.gains}
+        pairs = {
+            pair.cell.key: pair
+            for pair in _pairs(self.run, self.sheets, self.cells)
+            if pair.cell.trials and pair.base.is_left_out and pair.cell.key not in compared
+        }
+        return tuple(pairs.values())
+
     @property
     def trials_left_out(self) -> int:
         """Planned trials of a finished run that its time had no room for."""
@@ -125,8 +137,7 @@ def summarize(
     run = replace(run, idle_held=idle_held(run, trials))
     cells = cells_of.of_plan(plan, trials)
     sheets = sheets_of.of_run(run, cells)
-    pairs = [pair for sheet in sheets for pair in sheet.pairs().values()]
-    pairs = pairs or _against_baseline(run, cells)
+    pairs = _pairs(run, sheets, cells)
     pairs += _costs(pairs)
     names = [str(metric["name"]) for metric in run.metrics]
     metrics = dict.fromkeys([*names, *(pair.metric for pair in pairs)])
@@ -151,6 +162,12 @@ def idle_held(run: Run, trials: Iterable[Trial]) -> bool:
         if trial.metrics
     ]
     return all(held) if held else run.idle_held
+
+
+def _pairs(run: Run, sheets: Iterable[Sheet], cells: tuple[Cell, ...]) -> list[Pair]:
+    """The comparisons of the recipe, measured or not."""
+    pairs = [pair for sheet in sheets for pair in sheet.pairs().values()]
+    return pairs or _against_baseline(run, cells)
 
 
 def _costs(pairs: Iterable[Pair]) -> list[Pair]:

@@ -77,6 +77,8 @@ def comment(summary: Summary, check: Criteria = NO_CHECK) -> str:
     lines += [f"- Not measured: {_escaped(prefix(cell.axes))}{_escaped(cell.reason)}"
               for cell in lost[:ROWS_MAX]]  # fmt: skip
     lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
+    lines += [f"- {_escaped(prefix(cell.axes))}{_escaped(text)}"
+              for cell, text in gate.uncompared(summary, check)[:ROWS_MAX]]  # fmt: skip
     lines += [f"- {_escaped(prefix(gain.cell.axes))}{gain.metric}: {_escaped(text)}"
               for gain, text in gate.unjudged(summary)]  # fmt: skip
     lines += [f"- {_escaped(one.contender)}: {one.metric}: {_escaped(text)}"
@@ -150,6 +152,8 @@ def junit(summary: Summary, check: Criteria = NO_CHECK) -> str:
         case("run", summary.run.run_id, "error", f"the run did not end: {summary.run.state}")
     elif reason := gate.undecidable(summary):
         case("run", summary.run.run_id, "failure" if check.fail_on else "skipped", reason)
+    for cell, text in gate.uncompared(summary, check):
+        case("comparison", wording.place(cell) or summary.run.recipe, "failure", text)
     for rule in check.rules:
         lines = gate.broken_rules(summary, Criteria(rules=(rule,)))
         for line in lines:
