@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,10 +12,11 @@ from wirespeed.agent.children import is_alive
 from wirespeed.errors import InputError, RecipeError
 from wirespeed.recipe import site
 from wirespeed.recipe.model import RoleSite, Site
-from wirespeed.site import base, kinds, slurm
+from wirespeed.site import base, kinds
 from wirespeed.site.base import Ask
 from wirespeed.site.exec import Exec
 
+PATIENCE_S = 120.0
 SITES = """
 [site.bench]
 kind = "local"
@@ -73,25 +76,41 @@ def test_a_lease_that_no_sign_of_life_can_keep_is_refused(tmp_path, lease):
     assert site.find("rack", [tmp_path]).lease == 1.0
 
 
-def test_a_stop_while_slurm_queues_takes_the_request_back(tmp_path, monkeypatch, capsys):
+ALLOCATION = """
+import signal
+from wirespeed.recipe.model import Site
+from wirespeed.site import slurm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+slurm.QUEUED_S, slurm.RELEASE_S = 0, 3600
+try:
+    slurm.Allocation(Site(kind="slurm"))
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_a_stop_while_slurm_queues_takes_the_request_back(tmp_path):
     """`salloc` waited on without the lab, for nodes that it gave back at once."""
-    salloc = tmp_path / "salloc"
-    salloc.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    salloc, pid = tmp_path / "salloc", tmp_path / "pid"
+    salloc.write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nexec sleep 600\n")
     salloc.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(slurm, "QUEUED_S", 0.1)
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 2.0)
-    began = time.monotonic()
+    asks = subprocess.Popen(
+        [sys.executable, "-c", ALLOCATION], stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
     try:
-        with pytest.raises(KeyboardInterrupt):
-            slurm.Allocation(Site(kind="slurm"))
+        assert asks.stderr.readline() == "wirespeed: waiting for 2 nodes of Slurm\n"
+        until = time.monotonic() + PATIENCE_S
+        while not pid.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        queued = int(pid.read_text())
+        asks.send_signal(signal.SIGINT)
+        assert asks.wait(PATIENCE_S) == 130
+        assert not is_alive(queued)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    pid = int((tmp_path / "pid").read_text())
-    assert not is_alive(pid) and time.monotonic() - began < slurm.RELEASE_S
-    assert "wirespeed: waiting for 2 nodes of Slurm" in capsys.readouterr().err
+        asks.kill()
+        asks.wait()
+        asks.stderr.close()
 
 
 def test_a_rate_without_a_unit_names_its_key(tmp_path):
