@@ -26,7 +26,7 @@ PORT = "18096"  # below the range from which the kernel takes ports of clients
 SHORT = "--repeat 5 --duration 300ms --accept-noise --method trials"
 KIT = ".wirespeed-kit"
 #: Of another workflow, which writes as the same user.
-OTHERS = {"id": 1, "body": "Coverage: 90 %"}
+OTHERS = {"id": 1, "body": "Coverage: 90 %", "is_own": True}
 #: What `gh api` does with comments: pages of one each, and requests with a body from its input.
 GH = """#!{python}
 import json, os, sys
@@ -37,14 +37,21 @@ if "--input" in words:
     body = json.load(sys.stdin)["body"]
     assert words[0] == "--method" and words[3:] == ["--input", "-"], words
     if words[1:3] == ["POST", "repos/you/yours/issues/7/comments"]:
-        comments.append({{"id": len(comments) + 1, "body": body}})
+        comments.append({{"id": len(comments) + 1, "body": body, "is_own": True}})
     else:
         assert words[1] == "PATCH" and words[2].startswith("repos/you/yours/issues/comments/"), words
         comments[int(words[2].rpartition("/")[2]) - 1]["body"] = body
     json.dump(comments, open(path, "w"))
 else:
-    assert words == ["repos/you/yours/issues/7/comments", "--paginate"], words
-    print("\\n".join(json.dumps([one]) for one in comments))
+    assert words[:2] == ["graphql", "--paginate"], words
+    given = dict(pair.split("=", 1) for flag, pair in zip(words[2::2], words[3::2]) if flag in ("-f", "-F"))
+    query = given.pop("query")
+    assert given == {{"owner": "you", "name": "yours", "pull": "7"}} and "after: $endCursor" in query, words
+    for one in comments:
+        url = "https://github.com/you/yours/pull/7#issuecomment-" + str(one["id"])
+        node = {{"url": url, "body": one["body"], "viewerDidAuthor": one["is_own"]}}
+        data = {{"nodes": [node], "pageInfo": {{"hasNextPage": one is not comments[-1], "endCursor": "x"}}}}
+        print(json.dumps({{"data": {{"repository": {{"pullRequest": {{"comments": data}}}}}}}}))
 """
 
 
@@ -173,19 +180,37 @@ def test_the_workflow_judges_a_pull_request_and_comments_on_it(tmp_path, work, c
     assert other == OTHERS and ours["body"].startswith(text)
 
 
-def test_a_comment_replaces_the_one_about_the_same_server_and_no_other(tmp_path):
-    """The last comment of the user was replaced, which may be another workflow's, or of another server."""
+def test_a_comment_replaces_the_one_about_the_same_measurement_and_no_other(tmp_path):
+    """The last comment of the user was replaced, which may be another workflow's, or of another server; two uses with
+    one command and another path replaced each other in each push."""
     runner = Runner(tmp_path, 1, 2)
     runner.clone_kit()
-    (_, _), (variables, text) = steps()
-    comment = written(runner.temp / "wirespeed-ci" / "comment.md", "")
-    for run, said in (("./a {port}", "one"), ("./b --port {port}", "two"), ("./a {port}", "three")):
-        comment.write_text(f"<!-- wirespeed -->\n{said}\n")
-        inputs = inputs_of("") | {"token": "secret", "run": run}
-        given = {name: runner.value(expression, inputs) for name, expression in variables.items()}
-        assert runner.step(text, given)[0] == 0
+    for run, path, said in (("./a {port}", "/", "one"), ("./b --port {port}", "/", "two"), ("./a {port}", "/", "three"),
+                            ("./a {port}", "/list", "four"), ("./a {port}", "/list", "five")):
+        comments_on(runner, said, run=run, path=path)
     bodies = [one["body"].split("\n")[:2] for one in runner.written()]
-    assert bodies == [["Coverage: 90 %"], ["<!-- wirespeed -->", "three"], ["<!-- wirespeed -->", "two"]]
+    assert bodies == [["Coverage: 90 %"], *(["<!-- wirespeed -->", said] for said in ("three", "two", "five"))]
+
+
+def comments_on(runner, said, **inputs):
+    (_, _), (variables, text) = steps()
+    written(runner.temp / "wirespeed-ci" / "comment.md", f"<!-- wirespeed -->\n{said}\n")
+    inputs = inputs_of("") | {"token": "secret"} | inputs
+    given = {name: runner.value(expression, inputs) for name, expression in variables.items()}
+    code, output = runner.step(text, given)
+    assert code == 0, output
+
+
+def test_a_comment_of_somebody_else_is_left_alone(tmp_path):
+    """The verdict was written into the comment of a user who had copied both lines, and who may change it."""
+    runner = Runner(tmp_path, 1, 2)
+    runner.clone_kit()
+    comments_on(runner, "one", run="./a")
+    first, ours = runner.written()
+    copied = {**ours, "id": 3, "is_own": False}
+    runner.comments.write_text(json.dumps([first, ours, copied]))
+    comments_on(runner, "two", run="./a")
+    assert [one["body"].split("\n")[1:2] for one in runner.written()] == [[], ["two"], ["one"]]
 
 
 def test_a_comparison_that_fails_early_posts_no_comment_of_one_before(tmp_path):
