@@ -415,6 +415,9 @@ def test_the_page_says_how_to_repeat_the_same_order(run, text):
      "wirespeed run quickstart --only payload=16 --seed {seed}"),
     ("/usr/lib/wirespeed/python run quickstart", "wirespeed run quickstart --seed {seed}"),
     ("wirespeed compare --run './a {{port}}' --run './b {{port}}'", "wirespeed reproduce {run}"),
+    ("wirespeed compare --run ./a --run ./b --runs /data/r --port 80",
+     "wirespeed reproduce {run} --runs /data/r"),
+    ("wirespeed compare --runs=r --run ./a --run ./b", "wirespeed reproduce {run} --runs=r"),
     ("wirespeed compare --rev main --rev HEAD --run ./a", None),
     ("wirespeed knee my.toml --require 'p99 < 5ms'", None),
     ("wirespeed reproduce latest", None),
@@ -429,6 +432,18 @@ def test_the_command_to_repeat_a_run_is_one_that_exists(run, typed, again):
     name, *words = shlex.split(told)[1:]
     command = typer.main.get_command(app).commands[name]
     command.make_context(name, words, resilient_parsing=False)
+
+
+@pytest.mark.parametrize(("typed", "shown"), [
+    ("/home/alice/kit/wirespeed", "./wirespeed"), ("./wirespeed", "./wirespeed"),
+    ("wirespeed", "wirespeed"),
+])  # fmt: skip
+def test_the_command_to_repeat_a_run_names_no_folder_of_its_user(run, typed, shown, monkeypatch):
+    monkeypatch.setattr(page, "COMMAND", typed)
+    summary = load(run)
+    argv = ["/kit/build/venv/bin/wirespeed", "run", "quickstart", "--seed", "1"]
+    told = page.repeat_command(replace(summary, run=replace(summary.run, argv=argv)))
+    assert told == f"{shown} run quickstart --seed 1"
 
 
 def test_files_for_other_programs_name_units(run):

@@ -385,10 +385,20 @@ def repeat_command(summary: Summary) -> str:
     words = words or ["run", summary.run.recipe]
     is_of_commands = words[0] == "compare" and not any(word.startswith("--rev") for word in words)
     if is_of_commands:
-        words = ["reproduce", summary.run.run_id]
+        words = ["reproduce", summary.run.run_id, *_runs_option(words)]
     elif words[0] == "run" and not any(word.startswith("--seed") for word in words):
         words += ["--seed", str(summary.run.seed)]
-    return shlex.join([COMMAND if is_typed else "./wirespeed", *words])
+    # Not the path that was typed: others read the page, next to a checkout of theirs.
+    is_installed = is_typed and "/" not in COMMAND
+    return shlex.join(["wirespeed" if is_installed else "./wirespeed", *words])
+
+
+def _runs_option(words: list[str]) -> list[str]:
+    """`--runs DIR` as it was typed."""
+    for at, word in enumerate(words):
+        if word == "--runs" or word.startswith("--runs="):
+            return words[at : at + (2 if word == "--runs" else 1)]
+    return []
 
 
 def _text(path: Path) -> str:
