@@ -1,6 +1,7 @@
 """The front door: help, bad input, builds, completion, and signals that reach the program."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -151,6 +152,21 @@ def test_an_environment_whose_interpreter_was_replaced_is_made_again(tmp_path):
     (programs / "python3").symlink_to("python3.11")
     (programs / "python3.11").unlink()
     assert not door.PYTHON.is_ready(), "it is gone"
+
+
+@pytest.mark.parametrize(("number", "is_owner", "way"), [
+    (errno.EROFS, True, r" \(mount it writable, or clone the checkout elsewhere\)"),
+    (errno.EROFS, False, r" \(mount it writable, or clone the checkout elsewhere\)"),
+    (errno.EACCES, True, ""),  # of a program on a mount with noexec, for example
+    (errno.EACCES, False, r" \(build as the owner of the checkout: .* build\)"),
+])
+def test_a_file_that_cannot_be_used_has_advice_that_helps(tmp_path, monkeypatch, number, is_owner, way):
+    door = loaded()
+    door.ROOT = tmp_path
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner if is_owner else owner + 1)
+    said = door.explained(OSError(number, os.strerror(number), str(tmp_path / "build")))
+    assert re.fullmatch(rf"{tmp_path}/build: {os.strerror(number).lower()}{way}", said), said
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
