@@ -51,7 +51,8 @@ impl Drop for Deferring {
     }
 }
 
-/// Until it is dropped no child is made that would have what is prepared for another, except by actions.
+/// Until it is dropped no child is made that would have what is prepared for another, except by actions. A thread that
+/// forks meanwhile waits.
 pub fn beside_others() -> impl Sized {
     let deferring = Deferring::begin();
     (keeping_errno(|| STARTING.read().ok()), deferring)
@@ -139,7 +140,8 @@ pub fn complete(actions: *mut c_void, kept: Option<&[c_int]>) -> Result<impl Siz
     let add_close = real::posix_spawn_file_actions_addclose();
     let guard = lock(&COMPLETING).ok();
     let Some(kept) = kept else {
-        return succeeded(close_now(actions)).map(|()| guard);
+        // They do not change again.
+        return succeeded(close_now(actions)).map(|()| None);
     };
     for fd in closes_from(actions).map_or_else(Vec::new, inherited_from) {
         if !kept.contains(&fd) {

@@ -181,13 +181,17 @@ unsafe fn start(
     call: impl Fn(*const c_void, List) -> c_int,
 ) -> c_int {
     spawning::find();
-    let _beside_others = spawning::beside_others();
+    let beside_others = spawning::beside_others();
     let given = spawning::given_by(actions);
     let prepared = inside(|| exec::prepare(&given, false));
     let kept = prepared.as_ref().map(Prepared::inherited);
     let covered = prepared
         .as_ref()
         .map(|prepared| prepared.covered().to_vec());
+    // The call lasts until the program's file has come and its actions are done, of which one may open a FIFO: where nothing
+    // is given, forks do not wait for it.
+    let gives = kept.iter().chain(&covered).any(|fds| !fds.is_empty());
+    let _beside_others = gives.then_some(beside_others);
     let call = |all| {
         let completed = spawning::complete(actions.cast_mut(), kept.as_deref());
         if let Err(error) = completed {
