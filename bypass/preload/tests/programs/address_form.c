@@ -24,6 +24,34 @@ static void say_form(int fd) {
     result("IPV6_ADDRFORM", getsockopt(fd, SOL_IPV6, IPV6_ADDRFORM, &domain, &size));
 }
 
+/* The socket keeps its options, and the port stays the connection's. */
+static void form_with_options(int port) {
+    int fd = socket(AF_INET6, SOCK_STREAM, 0), other = socket(AF_INET, SOCK_STREAM, 0), value = 0;
+    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+    socklen_t size = sizeof value;
+    set_int(fd, SOL_SOCKET, SO_PRIORITY, 3);
+    set_int(fd, SOL_TCP, TCP_KEEPIDLE, 77);
+    set_int(fd, SOL_IP, IP_TTL, 55);
+    need(bind(fd, (struct sockaddr *)&any, sizeof any) == 0, "bind");
+    need(inet_pton(AF_INET6, "::ffff:127.0.0.1", &name.sin6_addr) == 1, "address");
+    need(connect(fd, (struct sockaddr *)&name, sizeof name) == 0, "connect");
+    form("with options", fd, AF_INET, sizeof(int));
+    say_form(fd);
+    getsockopt(fd, SOL_SOCKET, SO_PRIORITY, &value, &size);
+    say("priority %d", value);
+    getsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, &size);
+    say("idle %d", value);
+    getsockopt(fd, SOL_IP, IP_TTL, &value, &size);
+    say("hops %d", value);
+    struct sockaddr_in same = ipv4("127.0.0.1", port_of(fd));
+    result("another there", bind(other, (struct sockaddr *)&same, sizeof same));
+    getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &value, &size);
+    say("shares %d", value);
+    close(fd);
+    close(other);
+}
+
 static void server(void) {
     int listening = listener(16), own = socket(AF_INET6, SOCK_STREAM, 0);
     struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -38,6 +66,9 @@ static void server(void) {
         close(fd);
     }
     int fd = accept(own, NULL, NULL);
+    meet();
+    close(fd);
+    fd = accept(listening, NULL, NULL);
     meet();
     close(fd);
 }
@@ -73,6 +104,8 @@ static void client(void) {
     meet();
     fd = dial_form("::1", port_ipv6);
     form("one of IPv6", fd, AF_INET, sizeof(int));
+    meet();
+    form_with_options(port);
     meet();
     form("one that is not connected", socket(AF_INET6, SOCK_STREAM, 0), AF_INET, sizeof(int));
 }

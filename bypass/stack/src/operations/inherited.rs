@@ -63,16 +63,29 @@ pub fn settle(fd: i32, socket: &Socket, option: (i32, i32)) {
     }
 }
 
-fn copy(fd: i32, socket: &Socket, (level, name): (i32, i32)) -> Option<()> {
+fn copy(fd: i32, socket: &Socket, option: (i32, i32)) -> Option<()> {
     let from = listener::of(socket)?.any_fd();
     // The listener may be closed, and its number another's.
     let port = sockets::kernel_name(from)?.port();
     if port != socket.local.load().port() {
         return None;
     }
+    copy_between([from, fd], option)?;
+    socket.set(sockets::DIRTY, true);
+    Some(())
+}
+
+/// A socket of the kernel's gets these options of another one, as far as it has them.
+pub fn copy_all(from: i32, to: i32) {
+    for option in OPTIONS {
+        let _ = copy_between([from, to], *option);
+    }
+}
+
+fn copy_between([from, to]: [i32; 2], (level, name): (i32, i32)) -> Option<()> {
     let (mut wanted, mut present) = ([0u8; VALUE_MAX], [0u8; VALUE_MAX]);
     let length = kernel::option(from, level, name, &mut wanted).ok()?;
-    kernel::option(fd, level, name, &mut present).ok()?;
+    kernel::option(to, level, name, &mut present).ok()?;
     if wanted == present {
         return None;
     }
@@ -81,7 +94,6 @@ fn copy(fd: i32, socket: &Socket, (level, name): (i32, i32)) -> Option<()> {
         let asked = i32::from_ne_bytes(wanted[..4].try_into().ok()?) / 2;
         wanted[..4].copy_from_slice(&asked.to_ne_bytes());
     }
-    socket.set(sockets::DIRTY, true);
-    kernel::set_option(fd, level, name, &wanted[..length]).ok()?;
+    kernel::set_option(to, level, name, &wanted[..length]).ok()?;
     Some(())
 }

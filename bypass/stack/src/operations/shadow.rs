@@ -1,10 +1,12 @@
 //! The kernel's socket behind one of ours, made what the program believes it to be.
 
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::Ordering;
 
 use bypass_stats::{About, Call, Reason};
-use bypass_sys::{directory, kernel, numbers};
+use bypass_sys::{address, directory, kernel, numbers};
 
+use super::inherited;
 use crate::process::deadline::AT_ONCE_NS;
 use crate::process::table::{self, Entry};
 use crate::process::{self, Outcome};
@@ -202,6 +204,10 @@ pub fn replace(fd: i32, socket: &Socket) {
     let Ok(fresh) = numbers::high(|| kernel::socket(family, kind, 0)) else {
         return;
     };
+    inherited::copy_all(fd, fresh.0);
+    if socket.has(sockets::BOUND) && bind_beside(fd, fresh.0).is_none() {
+        return;
+    }
     for one in table::all(table::get(fd)) {
         let flags = kernel::fcntl(one, libc::F_GETFD, 0).unwrap_or(0) as i32;
         let close_on_exec = flags & libc::FD_CLOEXEC != 0;
@@ -209,6 +215,29 @@ pub fn replace(fd: i32, socket: &Socket) {
         let _ = kernel::dup3(fresh.0, one, flags);
     }
     apply_to_file(fd, socket);
+}
+
+/// Binds an IPv4 socket as an IPv6 one is bound that it is to replace, while that one has the port still.
+fn bind_beside(former: i32, fresh: i32) -> Option<()> {
+    let at = sockets::kernel_name(former)?;
+    let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+    let at = match at.ip() {
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv4Addr::UNSPECIFIED, at.port()).into(),
+        _ => at,
+    };
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_REUSEPORT);
+    let shares = kernel::option_int(former, level, name).ok()?;
+    let share = |value| {
+        for fd in [former, fresh] {
+            let _ = kernel::set_option_int(fd, level, name, value);
+        }
+    };
+    share(1);
+    let mut bytes = [0; 28];
+    let length = address::to_bytes(at, libc::AF_INET, &mut bytes);
+    let bound = kernel::bind(fresh, &bytes[..length]);
+    share(shares);
+    bound.ok().map(drop)
 }
 
 fn negative_timeval() -> [u8; 16] {
