@@ -21,6 +21,10 @@ const CASES: &[Case] = &[
         "a_port_that_is_not_accepted_at_takes_nothing_from_the_others",
         beside_a_crowd,
     ),
+    (
+        "a_listener_that_does_not_accept_takes_no_more_than_its_places_from_one_of_its_port",
+        beside_a_listener,
+    ),
 ];
 
 fn main() {
@@ -82,6 +86,37 @@ print(len(held), flush=True)
 sys.stdin.read()
 ";
 
+/// Two listeners of one port, of which one accepts.
+const TWO: &str = "
+import os, socket, sys
+address = (os.environ['CONTRACT_ADDRESS'], 8000)
+left, served = [socket.create_server(address, backlog=4096, reuse_port=True) for _ in range(2)]
+open(sys.argv[1], 'w').close()
+while True:
+    one, _ = served.accept()
+    one.sendall(b'done')
+    one.close()
+";
+
+/// Connections in groups of twenty: how many the server leaves waiting.
+const TRY: &str = "
+import select, socket, sys
+waiting = []
+def look(limit):
+    found = select.select(waiting, [], [], limit)[0]
+    for one in found:
+        assert one.recv(4) == b'done'
+        waiting.remove(one)
+        one.close()
+    return found
+for begun in range(0, int(sys.argv[1]), 20):
+    waiting += [socket.create_connection(('10.79.0.2', 8000), timeout=60) for _ in range(20)]
+    look(0.05)
+while look(3):
+    pass
+print(len(waiting))
+";
+
 struct Server {
     process: Child,
     ready: PathBuf,
@@ -93,9 +128,18 @@ impl Server {
         require_tool("python3");
         let file = format!("bypass-backlog-{}-{name}", std::process::id());
         let ready = std::env::temp_dir().join(file);
+        Self::run(network, (SERVER, ready), library, &backlogs)
+    }
+
+    fn run(
+        network: &Network,
+        (program, ready): (&str, PathBuf),
+        library: Option<&Path>,
+        backlogs: &[u32],
+    ) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", SERVER]).arg(&ready);
-        command.args(backlogs.map(|backlog| backlog.to_string()));
+        command.args(["-c", program]).arg(&ready);
+        command.args(backlogs.iter().map(u32::to_string));
         command.envs(library.map(|library| ("LD_PRELOAD", library)));
         let process = network.start("server", command).expect("python3");
         let server = Self { process, ready };
@@ -191,4 +235,26 @@ fn beside_a_crowd() {
     let _ = crowd.kill();
     let _ = crowd.wait();
     assert_eq!(gained, [20, 0], "over packets, kernel: {left:?}");
+}
+
+/// The listener that does not accept fills its places, and all the rest goes to the other one.
+fn beside_a_listener() {
+    const PLACES_MAX: usize = 256;
+    require_tool("python3");
+    let network = Network::new();
+    let ready = std::env::temp_dir().join(format!("bypass-backlog-{}-two", std::process::id()));
+    let server = Server::run(&network, (TWO, ready), Some(library::built()), &[]);
+    let unanswered = |count: u32| -> usize {
+        let mut command = Command::new("python3");
+        command.args(["-c", TRY, &count.to_string()]);
+        let tried = network.client.run(|| command.output()).expect("python3");
+        let text = String::from_utf8_lossy(&tried.stdout);
+        text.trim().parse().expect("a number")
+    };
+    wait_until("the server takes packets", || {
+        unanswered(20);
+        server.accepts()[0] > 0
+    });
+    let waiting = unanswered(900);
+    assert!(waiting <= PLACES_MAX, "{waiting} of 900 wait");
 }

@@ -140,10 +140,18 @@ impl Relay {
     }
 
     /// A free slot at a listener, in a new segment where all are full. The listeners of one address take
-    /// turns.
+    /// turns; one that gets none lets the next one take its own.
     pub(super) fn find_slot(&mut self, listening: Handle) -> Option<(usize, usize)> {
-        let group = self.listeners.get_mut(&listening)?;
-        let first = group.next(&self.places)?;
+        let turns = self.listeners.get(&listening)?.places.len();
+        (0..turns).find_map(|_| {
+            let first = self.listeners.get_mut(&listening)?.next(&self.places)?;
+            self.find_slot_beside(listening, first)
+        })
+    }
+
+    /// The same at the listener of this place.
+    fn find_slot_beside(&mut self, listening: Handle, first: usize) -> Option<(usize, usize)> {
+        let group = self.listeners.get(&listening)?;
         let is_same = |place: &usize| {
             let inode = |at: usize| self.places[at].listener.as_ref().map(|one| one.inode);
             inode(*place) == inode(first)
