@@ -354,11 +354,20 @@ impl Steering {
     /// Whether IPsec policies have changed since the program was attached, for who may not ask which there are.
     pub fn has_policy_news(&self) -> bool {
         let mut one = [libc::pollfd {
-            fd: self.attached.fds[POLICIES].0,
+            fd: self.policies_fd(),
             events: libc::POLLIN,
             revents: 0,
         }];
-        kernel::poll(&mut one, Some(Duration::ZERO), None) != Ok(0)
+        match kernel::poll(&mut one, Some(Duration::ZERO), None) {
+            // The kernel had looked, and found nothing, when it saw the signal.
+            Err(libc::EINTR) => false,
+            result => result != Ok(0),
+        }
+    }
+
+    /// Readable from then on.
+    pub fn policies_fd(&self) -> i32 {
+        self.attached.fds[POLICIES].0
     }
 
     /// Whether the program has left new connections of a port to the kernel, since that was [forgotten](Self::forget_left).

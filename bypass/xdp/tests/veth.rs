@@ -6,13 +6,13 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bypass_device::{Device, Frame, Offload};
 use bypass_netlink::{Link, Prefix, Tables};
 use bypass_sys::descriptor::Owned;
-use bypass_sys::{address, kernel, network, numbers};
+use bypass_sys::{address, interrupt, kernel, network, numbers};
 use bypass_testkit::contract::{self, Pair, PORT};
 use bypass_testkit::{skip, veth, Case, Namespace};
 use bypass_xdp::{check, From, Layout, Mode, Opened, Settings, Steering, Transport, Xdp};
@@ -275,6 +275,29 @@ fn count(device: &mut Xdp, port: u16, wanted: usize) -> usize {
     })
 }
 
+/// Whether it is so at any time, while signals interrupt the system calls of this thread.
+fn under_signals(is_so: impl Fn() -> bool) -> bool {
+    const ENOUGH: u32 = 5000;
+    let has_come = interrupt::asked();
+    let [process, thread] = [kernel::getpid(), kernel::gettid()].map(|id| id.expect("a number"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = kernel::tgkill(process as i32, thread as i32, libc::SIGTERM);
+            }
+        });
+        let (mut was, mut signals) = (false, 0);
+        let until = Instant::now() + Duration::from_secs(2);
+        while signals < ENOUGH && Instant::now() < until {
+            was |= is_so();
+            signals += u32::from(has_come.swap(false, Ordering::Relaxed));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        was
+    })
+}
+
 fn ipsec() {
     let sides = namespaces(1, 1500);
     let (kept, _device) = open(&sides[1], "vb", Mode::Generic, Settings::default());
@@ -283,6 +306,7 @@ fn ipsec() {
     let fds = fds.map(|fd| numbers::duplicate(*fd).expect("a duplicate"));
     let steering = Steering::of(Mode::Generic, fds.collect()).expect("tables");
     assert!(!steering.has_policy_news());
+    assert!(!under_signals(|| steering.has_policy_news()));
     sides[0].ip("xfrm policy add src 10.77.0.1 dst 10.77.0.2 dir out action block");
     assert!(!steering.has_policy_news(), "another namespace's");
     sides[1].ip("xfrm policy add src 10.77.0.1 dst 10.77.0.2 dir in action block");
