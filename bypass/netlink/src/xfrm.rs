@@ -109,6 +109,16 @@ impl Policies {
         }
     }
 
+    /// Polled for reading: they have changed. None where this process gets no notifications.
+    pub fn fd(&self) -> Option<i32> {
+        self.socket.as_ref().map(Socket::fd)
+    }
+
+    /// Whether this process may know them.
+    pub fn are_known(&self) -> bool {
+        self.apply.is_some()
+    }
+
     /// Whether any may apply to connections of this host; None: this process may not know. Without news it costs one
     /// system call.
     pub fn apply(&mut self) -> Option<bool> {

@@ -169,6 +169,14 @@ impl Host {
         self.tables.fd()
     }
 
+    /// Polled for reading: IPsec policies have changed. Where the process may not read what says so it stays readable, and
+    /// is polled until then alone.
+    pub fn policies_fd(&self) -> Option<i32> {
+        let is_polled = !self.policies.are_known() && !self.has_policies;
+        let unread = || is_polled.then(|| self.steering.policies_fd());
+        self.policies.fd().or_else(unread)
+    }
+
     /// The interface.
     pub fn link(&self) -> Option<&bypass_netlink::Link> {
         self.tables.link_at(self.link)

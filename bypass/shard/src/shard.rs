@@ -233,7 +233,10 @@ impl Shard {
         self.now_us = now_us;
         // It is left to a thread that may.
         if self.now_us >= self.network_us && thread().may_ask() {
+            let had_policies = self.has_policies();
             self.look_at_network();
+            // Clients whose SYN came before send it again, and find the kernel.
+            self.drops_new |= self.has_policies() && !had_policies;
         }
         let engine = &mut self.engine;
         let mut answers = Received {
@@ -387,9 +390,11 @@ impl Shard {
         self.engine.has_memory_to_offer() || has_frames || self.device.arm()
     }
 
-    /// Polled for reading: the device, and the news of the network.
-    pub fn poll_fds(&self) -> [Option<i32>; 2] {
-        [self.device.poll_fd(), self.host.as_ref().map(Host::fd)]
+    /// Polled for reading: the device, and the news of the network and of its policies.
+    pub fn poll_fds(&self) -> [Option<i32>; 3] {
+        let host = self.host.as_ref();
+        let policies = host.and_then(Host::policies_fd);
+        [self.device.poll_fd(), host.map(Host::fd), policies]
     }
 
     /// Other shards may have the other queues of the interface: frames that belong to them are handed on,
@@ -484,7 +489,7 @@ impl Shard {
         // A negative number is passed over by poll(2).
         let mut fds = self.poll_fds().map(|fd| polled(fd.unwrap_or(-1)));
         let _ = kernel::poll(&mut fds, Some(wait), None);
-        if fds[1].revents != 0 {
+        if fds[1..].iter().any(|news| news.revents != 0) {
             self.expect_news();
         }
     }

@@ -16,6 +16,7 @@ use bypass_device::pcap::{Capture, Tee};
 use bypass_device::{Capabilities, Counters, Device, Error as DeviceError, Frame, Offload};
 use bypass_netlink::Tables;
 use bypass_shard::tcp::{Config, Error};
+use bypass_shard::Shard;
 use bypass_sys::{clock, kernel};
 use bypass_testkit::{require_tool, Case};
 use bypass_xdp::{Mode, Settings};
@@ -82,6 +83,10 @@ const CASES: &[Case] = &[
         policy,
     ),
     ("ipsec_policies_leave_new_connections_to_the_kernel", ipsec),
+    (
+        "a_shard_that_sleeps_hears_of_policies_before_it_answers",
+        ipsec_asleep,
+    ),
     (
         "a_host_of_the_addresss_prefix_is_behind_the_router_that_its_route_names",
         not_on_link,
@@ -646,6 +651,45 @@ fn ipsec() {
         let mut shard = link.shard(|device| device);
         let opened = shard.connect(None, ([10, 77, 0, 1], 9).into());
         assert_eq!(opened, Err(Error::NetworkUnreachable));
+    });
+}
+
+/// Nothing has looked since before the policy came, when the SYN comes.
+fn ipsec_asleep() {
+    let link = &Link::veth(1500, Mode::Native);
+    let at = link.own_address(PORT);
+    link.own().run(|| {
+        let mut shard = link.shard(|device| device);
+        shard.listen(at, 16).expect("a listener");
+        shard.drive();
+        shard.finish();
+        let has_news = |shard: &Shard| {
+            let news = shard.poll_fds().into_iter().skip(1).flatten();
+            let mut news: Vec<libc::pollfd> = news
+                .map(|fd| libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                })
+                .collect();
+            kernel::poll(&mut news, Some(Duration::ZERO), None) == Ok(1)
+        };
+        assert!(!has_news(&shard));
+        link.own()
+            .ip("xfrm policy add src 10.77.0.1 dst 10.77.0.2 proto tcp dir in action block");
+        assert!(has_news(&shard));
+        let limit = Duration::from_millis(300);
+        let refused = link
+            .linux()
+            .run(|| TcpStream::connect_timeout(&at, limit))
+            .map_err(|error| error.kind());
+        assert_eq!(refused.err(), Some(std::io::ErrorKind::TimedOut));
+        shard.drive();
+        shard.finish();
+        let counts = shard.engine().counts();
+        assert!(shard.counters().received > 0, "the SYN has come");
+        assert!(shard.has_policies() && !has_news(&shard));
+        assert_eq!((counts.half_open, counts.connections), (0, 0));
     });
 }
 

@@ -402,10 +402,10 @@ impl Relay {
         self.places.iter().any(rings) || self.shard.arm()
     }
 
-    /// Polled for reading: device, network, waker.
-    pub fn poll_fds(&self) -> [i32; 3] {
-        let [device, network] = self.shard.poll_fds().map(|fd| fd.unwrap_or(-1));
-        [device, network, self.waker.fd()]
+    /// Polled for reading: device, network, policies, waker.
+    pub fn poll_fds(&self) -> [i32; 4] {
+        let [device, network, policies] = self.shard.poll_fds().map(|fd| fd.unwrap_or(-1));
+        [device, network, policies, self.waker.fd()]
     }
 
     /// How long a sleep may last.

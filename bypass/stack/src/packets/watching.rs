@@ -9,8 +9,8 @@ use crate::process::deadline::{shorter, signals};
 use crate::process::deferral::inside;
 use crate::process::wakers;
 
-/// Descriptors of one engine: device, news of the network, waker.
-const OF_ENGINE: usize = 3;
+/// Descriptors of one engine: device, news of the network, of its policies, waker.
+const OF_ENGINE: usize = 4;
 /// Engines that one sleep watches.
 pub const ENGINES_MAX: usize = 8;
 
