@@ -102,6 +102,11 @@ const CASES: &[Case] = &[
 
 /// Programs that are not compared, and why; docs/internals/limits/packets.md says the same in words.
 const LEFT_OUT: &[(&str, &str)] = &[
+    ("address_form", "dials mapped addresses of the loopback"),
+    (
+        "buffer_refused",
+        "how much a connection takes at once depends on the link",
+    ),
     ("bound_client", "binds to an address of the loopback"),
     ("bound_without_port", "binds to addresses of the loopback"),
     ("ipv6", "listens on ::1"),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use bypass_tcp::Config;
+use bypass_tcp::{Config, Route};
 use support::dialogue::{play, play_with, Dialogue, ACCEPTED};
 
 fn accepted(script: &str) -> Dialogue {
@@ -570,6 +570,16 @@ fn segments_of_no_connection_are_reset_at_ports_that_the_kernel_does_not_see() {
         is_sole_host: false,
         ..support::config(1)
     });
+    // With the kernel's routes those alone say what is on the link.
+    dialogue.engine.set_routes(&[Route {
+        network: "10.0.0.0".parse().unwrap(),
+        prefix_len: 24,
+        gateway: None,
+        mtu: 0,
+        mss: 0,
+        source: None,
+        hops: 0,
+    }]);
     dialogue.play("< . 5:15 ack 9 win 65535");
     assert_eq!(dialogue.frames.passed.len(), 1, "the kernel's");
     dialogue.frames.claimed = vec![80];

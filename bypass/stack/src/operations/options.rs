@@ -50,6 +50,9 @@ const GUARDS: &[(i32, i32)] = &[
     (libc::SOL_TCP, TCP_AO_INFO),
     (libc::SOL_IP, libc::IP_MINTTL),
     (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
+];
+/// Those that give a socket an IPsec policy of its own.
+const POLICIES: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_IPSEC_POLICY),
     (libc::SOL_IP, libc::IP_XFRM_POLICY),
     (libc::SOL_IPV6, IPV6_IPSEC_POLICY),
@@ -110,7 +113,7 @@ pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) -> Outcome {
         return become_ipv4(fd, socket, value);
     }
     if guards((level, name), value) {
-        return guard(fd, socket, kind);
+        return guard(fd, socket, kind, (level, name), value);
     }
     inherited::set_by_program(socket, (level, name));
     let is_kept = remember(socket, level, name, value);
@@ -218,13 +221,20 @@ fn guards(option: (i32, i32), value: &[u8]) -> bool {
         (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
     ];
     let counts_hops = hops.contains(&option);
-    GUARDS.contains(&option) && !(counts_hops && int(value) == Some(0))
+    let is_guard = GUARDS.contains(&option) || POLICIES.contains(&option);
+    is_guard && !(counts_hops && int(value) == Some(0))
 }
 
-/// The kernel obeys it for connections that are its own; of one that is not it says that it does not know it.
-fn guard(fd: i32, socket: &Socket, kind: Kind) -> Outcome {
+/// The kernel obeys it for connections that are its own; of one that is not it says that it does not know it. A policy
+/// that the kernel does not take gets the kernel's answer.
+fn guard(fd: i32, socket: &Socket, kind: Kind, option: (i32, i32), value: &[u8]) -> Outcome {
     match kind {
-        Kind::Connected => return Outcome::Error(libc::ENOPROTOOPT),
+        Kind::Connected => {
+            let refused = POLICIES
+                .contains(&option)
+                .then(|| kernel::set_option(fd, option.0, option.1, value).err());
+            return Outcome::Error(refused.flatten().unwrap_or(libc::ENOPROTOOPT));
+        }
         Kind::Listener => listen::leave_to_kernel(fd),
         _ => socket.set(sockets::KERNEL_ONLY | sockets::DIRTY, true),
     }
