@@ -51,7 +51,7 @@ const GUARDS: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_MINTTL),
     (libc::SOL_IPV6, IPV6_MINHOPCOUNT),
 ];
-/// Those that give a socket an IPsec policy of its own.
+/// Options that give a socket an IPsec policy of its own.
 const POLICIES: &[(i32, i32)] = &[
     (libc::SOL_IP, libc::IP_IPSEC_POLICY),
     (libc::SOL_IP, libc::IP_XFRM_POLICY),
