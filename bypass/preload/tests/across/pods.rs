@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bypass_testkit::{require_tool, veth, Namespace};
 
@@ -570,6 +570,11 @@ impl Running {
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
         if let Some(program) = children.unwrap_or_default().split_whitespace().next() {
             let _ = Command::new("kill").args(["-9", program]).status();
+            // unshare ends after its program: what listens next needs the program's port.
+            let since = Instant::now();
+            while matches!(self.child.try_wait(), Ok(None)) && since.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -13,8 +13,10 @@ static void end_child(int form, int fd) {
         linger(fd, 0);
     if (form == SET_BY_CHILD)
         linger(fd, 1);
-    if (form == SHUT_BEFORE)
+    if (form == SHUT_BEFORE) {
         shutdown(fd, SHUT_WR);
+        usleep(300000); /* The client reads the end before the reset comes. */
+    }
     if (form == KILLED || form == FROM_LISTENER)
         raise(SIGKILL);
     if (form == EXECS) {
