@@ -900,8 +900,8 @@ for round in range(rounds):
             one.close()
 ";
 
-/// TCP-MD5, a least number of hops and an IPsec policy of the socket, set before and after listen(2): a client that the kernel does not hear is not
-/// heard here either.
+/// TCP-MD5, a least number of hops and an IPsec policy of the socket, set before and after listen(2): a client that the
+/// kernel does not hear is not heard here either.
 fn guarded() {
     const SERVER_PROGRAM: &str = "
 import socket, struct, sys

@@ -27,8 +27,8 @@ def refused(*words):
 def test_options_of_a_measurement_are_refused_for_two_runs(option, tmp_path):
     """They were ignored, also where a value is the default one."""
     words = [option, VALUES[option]] if option in VALUES else [option]
-    told = refused("compare", "a", "b", "--runs", str(tmp_path), *words)
-    assert told == f"{option} belongs to compare --rev or --run"
+    message = refused("compare", "a", "b", "--runs", str(tmp_path), *words)
+    assert message == f"{option} belongs to compare --rev or --run"
 
 
 def test_a_build_of_commands_is_refused():
@@ -45,7 +45,7 @@ def test_force_needs_a_run_to_go_on_with():
     assert refused("run", "quickstart", "--force") == "--force: needs --resume RUN"
 
 
-@pytest.mark.parametrize(("lengths", "told"), [
+@pytest.mark.parametrize(("lengths", "listed"), [
     ((10_240, 0), "A with 10,240 bytes, B with 0 bytes"),
     ((10_240, 10_240, 5_000), "A with 10,240 bytes, B with 10,240 bytes, C with 5,000 bytes"),
     ((5, 0), "A with 5 bytes, B with 0 bytes"),
@@ -53,7 +53,7 @@ def test_force_needs_a_run_to_go_on_with():
     ((0, 0), ""),
 ])  # fmt: skip
 def test_servers_that_answer_with_bodies_of_different_lengths_are_named(
-    monkeypatch, lengths, told
+    monkeypatch, lengths, listed
 ):
     """A revision that breaks the body was a gain, and nothing said so."""
     answers, measured = iter(lengths), []
@@ -65,4 +65,5 @@ def test_servers_that_answer_with_bodies_of_different_lengths_are_named(
     given = compare.CompareOptions(["true"] * len(lengths), "/", 8000, "1", "1s")
     compare.measure(given, None, PlanOptions(), "")
     (options,) = measured
-    assert options.remarks == ((f"The servers do not answer with the same: {told}.",) * bool(told))
+    remark = f"The servers do not answer with the same: {listed}."
+    assert options.remarks == ((remark,) if listed else ())

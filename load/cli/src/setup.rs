@@ -268,7 +268,7 @@ fn check_websocket(args: &Args, common: &Common) -> Result<(), Refusal> {
     if common.has_header("Sec-WebSocket-Extensions") {
         return because(
             "header",
-            "'Sec-WebSocket-Extensions' does not work with ws://, as there is no compression (remove it)",
+            "'Sec-WebSocket-Extensions' does not work with ws://: compression is not supported (remove it)",
         );
     }
     Ok(())

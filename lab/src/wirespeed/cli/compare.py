@@ -206,10 +206,10 @@ def lengths_note(names: Sequence[str], answers: Sequence[tryout.Answer]) -> str:
     is_same = max(lengths) - min(lengths) <= LENGTHS_APART and bool(min(lengths)) == any(lengths)
     if is_same:
         return ""
-    told = ", ".join(
+    listed = ", ".join(
         f"{name} with {length:,} bytes" for name, length in zip(names, lengths, strict=True)
     )
-    return f"The servers do not answer with the same: {told}."
+    return f"The servers do not answer with the same: {listed}."
 
 
 def rate_of(text: str) -> int | None:

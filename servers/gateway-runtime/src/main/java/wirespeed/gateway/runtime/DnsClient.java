@@ -57,7 +57,7 @@ final class DnsClient implements EndpointResolver.Lookup {
     /**
      * What a server said.
      *
-     * @param absentSeconds how long it is valid that there are no other records (RFC 2308 §5)
+     * @param absentSeconds how long the absence of further records is valid (RFC 2308 §5)
      */
     private record Answer(ByteBuffer message, List<Resource> resources, int absentSeconds) {
         List<Resource> of(int type) {

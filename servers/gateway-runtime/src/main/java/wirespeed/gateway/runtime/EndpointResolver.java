@@ -92,7 +92,7 @@ final class EndpointResolver implements AutoCloseable {
      * The servers of a service.
      *
      * @param targets none where it is not offered
-     * @param seconds how long it is valid that there are no others
+     * @param seconds how long the absence of further targets is valid
      */
     record Service(List<Target> targets, int seconds) {
     }
