@@ -52,6 +52,23 @@ static void form_with_options(int port) {
     close(other);
 }
 
+/* An IPv4 socket as any other; what has stayed IPv6, because the kernel has no such option, is left out. */
+static void dissolve(int fd) {
+    struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    struct sockaddr_in name = ipv4("127.0.0.1", 0);
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+    if (domain != AF_INET)
+        return;
+    result("dissolve", connect(fd, &nowhere, sizeof nowhere));
+    result("bind", bind(fd, (struct sockaddr *)&name, sizeof name));
+    result("listen", listen(fd, 4));
+    int near = dial_port(port_of(fd));
+    outcome("accept", accept(fd, NULL, NULL));
+    close(near);
+}
+
 static void server(void) {
     int listening = listener(16), own = socket(AF_INET6, SOCK_STREAM, 0);
     struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -88,14 +105,7 @@ static void client(void) {
     read_all(again, bytes, 6);
     say("%s", bytes);
     close(again);
-    struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    struct sockaddr_in name = ipv4("127.0.0.1", 0);
-    result("dissolve", connect(fd, &nowhere, sizeof nowhere));
-    result("bind", bind(fd, (struct sockaddr *)&name, sizeof name));
-    result("listen", listen(fd, 4));
-    int near = dial_port(port_of(fd));
-    outcome("accept", accept(fd, NULL, NULL));
-    close(near);
+    dissolve(fd);
     meet();
     fd = dial_form("::ffff:127.0.0.1", port);
     write_all(fd, "x", 1);

@@ -190,6 +190,14 @@ fn choose(fd: i32, socket: &Socket, kind: Kind) {
 /// An IPv6 socket whose connection is one of IPv4 becomes an IPv4 socket (ipv6(7)).
 #[cold]
 fn become_ipv4(fd: i32, socket: &Socket, value: &[u8]) -> Outcome {
+    let is_behind_connected = shadow::is_connected(fd);
+    if !is_behind_connected {
+        // Not every kernel has the option: one that does says that the socket behind is not connected.
+        let told = kernel::set_option(fd, libc::SOL_IPV6, libc::IPV6_ADDRFORM, value);
+        if let Some(error) = told.err().filter(|error| *error != libc::ENOTCONN) {
+            return Outcome::Error(error);
+        }
+    }
     if int(value) != Some(libc::AF_INET) {
         return Outcome::Error(libc::EINVAL);
     }
@@ -207,7 +215,7 @@ fn become_ipv4(fd: i32, socket: &Socket, value: &[u8]) -> Outcome {
         return Outcome::Error(libc::EADDRNOTAVAIL);
     }
     socket.family.store(libc::AF_INET, Ordering::Relaxed);
-    if shadow::is_connected(fd) {
+    if is_behind_connected {
         return Outcome::Kernel;
     }
     shadow::replace(fd, socket);
