@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from frontdoor import wait_until
+from frontdoor import ROOT, wait_until
 from suite.needs import front_door
 
 #: Takes the lock as apt and dpkg do (fcntl, not flock), until its standard input ends.
@@ -121,3 +121,21 @@ def test_the_list_of_packages_is_fetched_when_a_package_is_not_found(door, tmp_p
                        f'[ "$1" = update ] && touch {tmp_path}/known; [ -e {tmp_path}/known ]\n')
     install(door)
     assert calls(tmp_path) == ["install", "update", "install"]
+
+
+@pytest.mark.parametrize("own", [None, "#!/bin/sh\nexit 0\n"], ids=["none", "of-the-machine"])
+def test_the_benchmark_of_programs_starts_no_service_that_it_installs(tmp_path, monkeypatch, own):
+    """It said so, and exim, mariadb, vsftpd and more went on listening on the machine."""
+    monkeypatch.syspath_prepend(str(ROOT / "bypass" / "bench" / "programs"))
+    import catalogue
+
+    policy = tmp_path / "policy-rc.d"
+    if own:
+        policy.write_text(own)
+    seen = []
+    monkeypatch.setattr(catalogue, "POLICY", policy)
+    monkeypatch.setattr(catalogue.subprocess, "run", lambda *_, **__: seen.append(policy.read_text()))
+    catalogue.install(["exim"])
+    mark = front_door()._no_service_starts.MARK
+    assert seen == [own or f"#!/bin/sh\n{mark}{os.getpid()}\nexit 101\n"]
+    assert (policy.read_text() if policy.exists() else None) == own
