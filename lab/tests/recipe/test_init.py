@@ -67,6 +67,18 @@ def test_a_program_that_lies_here_is_named_in_full(here):
     assert read.read(here / "a.toml").process[0].argv == [str(here / "serve"), "{{ port }}"]
 
 
+def test_a_server_of_a_folder_that_no_ordinary_users_path_has_is_found(here, monkeypatch):
+    """Debian's nginx is in /usr/sbin, where runs look and doctor had found it; init had not."""
+    program = here / "sbin" / "only-here"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(tryout, "SEARCH_PATH", f"{tryout.SEARCH_PATH}:{program.parent}")
+    done = init("a.toml", "--command", "only-here {port}", "--no-try")
+    assert done.exit_code == 0, done.exception
+    assert read.read(here / "a.toml").process[0].argv == ["only-here", "{{ port }}"]
+
+
 def test_without_bypass_two_stacks_are_left(here):
     assert init("a.toml", "--command", SERVER, "--no-try", "--no-bypass").exit_code == 0
     assert read.read(here / "a.toml").axes["stack"] == ["kernel", "kernel-again"]

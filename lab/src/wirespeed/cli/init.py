@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,7 +103,7 @@ def argv_of(option: str, command: str) -> list[str]:
         raise InputError(f"{option}: {(shell or words)[0]!r} needs a shell (write sh -c '…')")
     if re.match(r"\w+=", words[0]):
         raise InputError(f"{option}: {words[0]!r} is not a program (write env {command})")
-    if "/" not in words[0] and not shutil.which(words[0]):
+    if "/" not in words[0] and not tryout.finds(words[0]):
         raise InputError(f"{option}: program {words[0]!r} not found in PATH")
     if "/" in words[0]:
         words[0] = str(Path(words[0]).absolute())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,6 +40,11 @@ class Answer:
 
     status: int
     length: int
+
+
+def finds(program: str) -> bool:
+    """Whether it is where programs are started from, which an ordinary user's PATH may lack."""
+    return shutil.which(program, path=SEARCH_PATH) is not None
 
 
 def ask(argv: Sequence[str], port: int, path: str, cwd: str = ".") -> Answer:
