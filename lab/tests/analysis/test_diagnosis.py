@@ -57,6 +57,21 @@ def test_a_gain_that_the_rounds_left_do_not_decide_needs_a_new_run(tmp_path):
     assert told == "a new run: the 9 rounds that this one may have do not decide it"
 
 
+def test_a_comparison_of_revisions_is_made_again_and_not_resumed(tmp_path):
+    """Its work trees are removed at its end: `run --resume` found no server."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    argv = ["./wirespeed", "compare", "--rev", "main", "--rev=HEAD", "--run", "./it {port}"]
+    run = replace(summary.run, argv=argv, state="interrupted")
+    summary = replace(summary, run=run)
+    verdict = Verdict("not decided", "the interval contains 0", more_rounds=4)
+    told = diagnosis._decider(replace(summary.gains[0], verdict=verdict), summary)
+    rounds = run.plan.repeat + 4
+    assert told == f"about 4 more rounds: the same command with --repeat {rounds}"
+    remedies = [one.remedy for one in diagnosis._state(summary)]
+    assert any("the same command again" in remedy for remedy in remedies)
+    assert not any("--resume" in remedy for remedy in remedies)
+
+
 def test_a_blocked_run_needs_another_order(tmp_path):
     """doctor suggested what would help the bottleneck of an interleaved run."""
     summary = load(make_run(KINDS["quickstart"](), tmp_path))

@@ -9,7 +9,7 @@ from wirespeed.analysis.cells import Cell, place
 from wirespeed.analysis.comparisons import Gain
 from wirespeed.analysis.summary import Summary
 from wirespeed.errors import COMMAND
-from wirespeed.results.model import BY_ONLY, BY_RECIPE
+from wirespeed.results.model import BY_ONLY, BY_RECIPE, Run
 
 #: The limit of a cell → what makes it the server.
 REMEDIES = {
@@ -41,7 +41,7 @@ def _state(summary: Summary) -> list[Diagnosis]:
     run = summary.run
     reasons = []
     if run.state in ("interrupted", "running", "failed"):
-        remedy = f"{COMMAND} run --resume {run.run_id}"
+        remedy = _way_on(run)
         reasons.append(Diagnosis(f"the run is {run.state}", "its plan is not done", remedy, []))
     if run.plan.order == "blocked":
         why = "in blocks, drift of the machine looks like a gain"
@@ -50,6 +50,17 @@ def _state(summary: Summary) -> list[Diagnosis]:
         why = "idle states were not held off: few connections look slow on the kernel's stack"
         reasons.append(Diagnosis("few connections are not comparable", why, "run it as root", []))
     return reasons
+
+
+def _way_on(run: Run) -> str:
+    if _is_of_revisions(run):
+        return "the same command again, from the beginning: its work trees are removed"
+    return f"{COMMAND} run --resume {run.run_id}"
+
+
+def _is_of_revisions(run: Run) -> bool:
+    """Whether `compare --rev` made it, whose servers are gone: such a run does not go on."""
+    return any(word.partition("=")[0] == "--rev" for word in run.argv)
 
 
 def _cells(summary: Summary) -> list[Diagnosis]:
@@ -66,7 +77,7 @@ def _way(cell: Cell, summary: Summary) -> str:
         "does-not-fit": "more cores, or --fit share",
         "thinned": _of_thinned(cell.reason),
         "not-runnable": f"`{COMMAND} doctor` says what this machine lacks",
-        "not measured yet": f"{COMMAND} run --resume {summary.run.run_id}",
+        "not measured yet": _way_on(summary.run),
     }
     if cell.state == "no valid trial":
         return _of_invalid(cell)
@@ -114,6 +125,9 @@ def _decider(gain: Gain, summary: Summary) -> str:
             return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
         if most and (not more or summary.run.plan.repeat + more > most):
             return f"a new run: the {most} rounds that this one may have do not decide it"
+        if more and _is_of_revisions(summary.run):
+            rounds = summary.run.plan.repeat + more
+            return f"about {more} more rounds: the same command with --repeat {rounds}"
         if more:
             return f"about {more} more rounds: {COMMAND} run --resume {run} --add-rounds {more}"
         return "a difference this small takes more rounds than are worth it; a quieter machine"
