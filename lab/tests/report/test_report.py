@@ -28,6 +28,7 @@ from wirespeed.cli.app import app
 from wirespeed.errors import ResultsError, StorageError
 from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
 from wirespeed.runner import session
+from wirespeed.topology import roles_of
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -122,6 +123,34 @@ def test_pairs_are_said_on_every_chart(tmp_path):
     drawn = [chart for sheet in summary.sheets for chart in charts.sheet_charts(summary, sheet)]
     assert drawn
     assert all(charts.PAIRS in chart.caption for chart in drawn)
+
+
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        ("share", "Instances share cores (fit = share): "),
+        ("strict", "Instances share cores: "),  # a machine with a single one
+        ("pairs", "One server and one generator share each core (fit = pairs)."),
+    ],
+)
+def test_the_front_says_which_cores_are_shared_and_by_what(tmp_path, fit, said):
+    """Pairs, and a machine with one core, were put down to --fit share."""
+    run_dir = make_run(KINDS["netty"](), tmp_path)
+    summary = load(run_dir)
+    assert any(cell.shares_cores for cell in summary.cells)
+    found = story.warnings(replace(summary, run=replace(summary.run, fit=fit)))
+    (about,) = (text for text in found if "share" in text)
+    assert about.startswith(said)
+
+
+def test_the_front_of_a_good_run_says_no_more_of_cores_than_is_so(tmp_path):
+    """Below four cores an origin shares the generator's: not each program had cores of its own."""
+    kind = KINDS["quickstart"]()
+    kind.thinned = []
+    shown = page.write(make_run(kind, tmp_path)).read_text(encoding="utf-8")
+    assert "servers and generators on different cores" in shown
+    roles = roles_of([0, 1], has_origin=True)
+    assert roles["origin"] == roles["load"] != roles["server"]
 
 
 def test_every_chart_is_well_formed_and_inside_its_box(text):

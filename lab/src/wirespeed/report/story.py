@@ -307,12 +307,13 @@ def warnings(summary: Summary) -> list[str]:
     run, sentences = summary.run, []
     if run.state != "done":
         sentences.append(f"This run is not complete: its state is “{run.state}”.")
-    if summary.shares_cores:
-        sentences.append(
-            "Instances share cores (fit = share): absolute values are lower than with own cores."
-        )
     if run.fit == "pairs":
         sentences.append("One server and one generator share each core (fit = pairs).")
+    elif summary.shares_cores:
+        asked = " (fit = share)" if run.fit == "share" else ""
+        sentences.append(
+            f"Instances share cores{asked}: absolute values are lower than with own cores."
+        )
     if not run.idle_held:
         sentences.append(
             "Idle states were not held off. With few connections a core, a stack that sleeps pays "
