@@ -212,6 +212,23 @@ def test_no_package_is_installed_for_who_asks_not_to(monkeypatch):
         door.Builder([gone]).build()
 
 
+@pytest.mark.parametrize(("user", "said"), [
+    ("kim", r"bypass needs cargo, which is not on sudo's path \(as kim try: .* build bypass\); else get it with: "),
+    (None, "bypass needs cargo, which is not installed; get it with: "),
+])
+def test_a_toolchain_that_sudo_does_not_find_is_not_said_to_be_missing(monkeypatch, user, said):
+    """rustup's is in the user's own folder: `sudo ./wirespeed bypass …` of a page said to install Rust."""
+    door = loaded()
+    if user:
+        monkeypatch.setenv("SUDO_USER", user)
+    else:
+        monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    door._program = lambda _: None
+    with pytest.raises(door.BuildFailed, match=said):
+        door.Builder([])._run(door.PARTS["bypass"], door.PARTS["bypass"].command)
+
+
 def test_missing_parts_are_built_in_parallel_each_with_its_time(capsys):
     door = loaded()
     gone = Path("/nowhere/gone")
