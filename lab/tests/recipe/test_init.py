@@ -79,6 +79,15 @@ def test_a_server_of_a_folder_that_no_ordinary_users_path_has_is_found(here, mon
     assert read.read(here / "a.toml").process[0].argv == ["only-here", "{{ port }}"]
 
 
+def test_help_says_which_cores_a_server_gets_and_each_exit_code():
+    """It said half of the machine's: one of four, as the lab keeps one."""
+    shown = " ".join(init("--help").output.split())
+    assert "Default: all that the machine has for servers." in shown
+    assert len(roles_of(range(4), has_origin=False)["server"]) == 1
+    codes = CliRunner().invoke(app, ["--help"]).output.partition("Exit codes: ")[2].split()
+    assert [int(word) for word in codes if word.isdigit()] == [0, 1, 2, 3, 129, 130, 143]
+
+
 def test_without_bypass_two_stacks_are_left(here):
     assert init("a.toml", "--command", SERVER, "--no-try", "--no-bypass").exit_code == 0
     assert read.read(here / "a.toml").axes["stack"] == ["kernel", "kernel-again"]

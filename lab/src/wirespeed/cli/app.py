@@ -57,7 +57,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # an error is a line, without a box around it
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, "
+    epilog="Exit codes: 0 done, 1 a measurement failed, 2 bad input, 3 a check failed, "
     "129 stopped by a closed terminal, 130 by Ctrl-C, 143 by TERM.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -85,7 +85,7 @@ ServerCoresOption = Annotated[
         "--server-cores",
         parser=whole_number("--server-cores", 1),
         metavar="N",
-        help="Cores of each server. Default: half of the machine's.",
+        help="Cores of each server. Default: all that the machine has for servers.",
     ),
 ]
 PORT = whole_number("--port", 1, 65535)
