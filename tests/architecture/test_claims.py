@@ -152,3 +152,27 @@ def test_table_and_picture_of_the_readme_are_of_one_recorded_run():
     run = re.search(r"^Report: runs/(.+)/derived/report.html$", "\n".join(shown), re.M)[1]
     assert f"<desc>run {run}</desc>" in read("docs/images/quickstart.svg")
     assert f"a quickstart of {facts['date']}, commit `{facts['commit']}`" in text.replace("\n", " ")
+
+
+def test_each_folder_that_an_installation_leaves_is_named_with_what_starts():
+    """Logs of installations stayed, and nothing said that Debian starts the NGINX which the package recommends."""
+    page = read("docs/install.md").partition("## Packages")[2]
+    kept = {"wirespeed": (".cache", ".local"), "lab/src/wirespeed/runner/known.py": (".local", "state")}
+    for file, parts in kept.items():
+        assert all(f'"{part}"' in read(file) for part in parts), file
+    assert all(f"`~/{folder}/wirespeed`" in page for folder in (".local/share", ".local/state", ".cache"))
+    assert "nginx" in re.search("^Recommends: .+$", read("packaging/debian.py"), re.M)[0] and "port 80" in page
+
+
+def test_a_filter_must_allow_each_call_that_bypass_unit_adds():
+    """membarrier was missing: a filter that kills ended the service at its first connection."""
+    added = re.search(r'^const CALLS: &str = "(.+)";$', read("bypass/cli/src/unit.rs"), re.M)[1].split()
+    row = re.search(r"^\| `SystemCallFilter=` .+$", read("docs/bypass-in-production.md"), re.M)[0]
+    assert all(f"`{name}`" in row for name in added if not name.startswith("@"))
+
+
+def test_the_command_of_the_latency_page_is_that_of_its_figures():
+    """The figures were measured with real-time priority, which the command did not ask for."""
+    page = read("docs/honest-latency.md")
+    assert "real-time priority for server and generators" in page
+    assert re.search(r"^load/bench/stall.py .+ --realtime$", page, re.M)
