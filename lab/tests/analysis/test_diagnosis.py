@@ -72,6 +72,23 @@ def test_a_comparison_of_revisions_is_made_again_and_not_resumed(tmp_path):
     assert not any("--resume" in remedy for remedy in remedies)
 
 
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_options_that_make_a_machine_quieter_are_named_where_the_command_has_them(
+    tmp_path, command
+):
+    """compare has neither --wait-for-quiet nor --tune, which doctor suggested for its runs."""
+    summary = load(make_run(KINDS["quickstart"](), tmp_path))
+    run = replace(summary.run, argv=["./wirespeed", command, "--run", "./it"])
+    summary = replace(summary, run=run)
+    verdict = Verdict("not decided", "interference may be all of it")
+    told = [
+        diagnosis._decider(replace(summary.gains[0], verdict=verdict), summary),
+        diagnosis._of_invalid(summary.cells[0], run),
+    ]
+    assert all("quiet" in text for text in told)
+    assert [("--tune" in text) for text in told] == [command == "run"] * 2
+
+
 def test_a_blocked_run_needs_another_order(tmp_path):
     """doctor suggested what would help the bottleneck of an interleaved run."""
     summary = load(make_run(KINDS["quickstart"](), tmp_path))

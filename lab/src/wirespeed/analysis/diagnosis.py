@@ -80,7 +80,7 @@ def _way(cell: Cell, summary: Summary) -> str:
         "not measured yet": _way_on(summary.run),
     }
     if cell.state == "no valid trial":
-        return _of_invalid(cell)
+        return _of_invalid(cell, summary.run)
     return ways.get(cell.state, "")
 
 
@@ -92,9 +92,9 @@ def _of_thinned(reason: str) -> str:
     return "a longer --budget, or an --only that leaves out others"
 
 
-def _of_invalid(cell: Cell) -> str:
+def _of_invalid(cell: Cell, run: Run) -> str:
     if not cell.failed:
-        return "a quieter machine (--wait-for-quiet 10m), --tune, or --accept-noise"
+        return f"{_listed('a quieter machine', run)}, or --accept-noise"
     if "errors" in cell.reason or "2xx" in cell.reason:
         return (
             "look at the server's output in the trial's folder; a listen backlog shorter than "
@@ -103,6 +103,11 @@ def _of_invalid(cell: Cell) -> str:
     return (
         f"`{COMMAND} plan RECIPE --commands` shows what is started; the trial's folder has outputs"
     )
+
+
+def _listed(way: str, run: Run) -> str:
+    """With the options that make a machine quieter; compare, knee and reproduce lack them."""
+    return f"{way}: --wait-for-quiet 10m, --tune" if run.argv[1:2] == ["run"] else way
 
 
 def _gains(summary: Summary) -> list[Diagnosis]:
@@ -122,7 +127,7 @@ def _decider(gain: Gain, summary: Summary) -> str:
         more = gain.verdict.more_rounds
         most = summary.run.rounds_max
         if "interference" in gain.verdict.reason:
-            return "the same on a quiet machine: --wait-for-quiet 10m, --tune"
+            return _listed("the same on a quiet machine", summary.run)
         if most and (not more or summary.run.plan.repeat + more > most):
             return f"a new run: the {most} rounds that this one may have do not decide it"
         if more and _is_of_revisions(summary.run):
@@ -135,7 +140,7 @@ def _decider(gain: Gain, summary: Summary) -> str:
         return 'plan.order = "interleaved"'
     for side in (gain.cell, gain.base):
         if side.failures:
-            return _of_invalid(side)
+            return _of_invalid(side, summary.run)
     if "figure of 0" in gain.verdict.reason:
         return "look at the trials without a response; a ratio needs figures above 0"
     if "idle states" in gain.verdict.reason:
