@@ -3,10 +3,13 @@
 Windows are shortened and one small part is measured; what is shown is otherwise what is run.
 """
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from frontdoor import ROOT
@@ -30,6 +33,22 @@ def shortened(words, page):
     if words[1] == "compare":
         return [*words, *SHORT, "--connections", "1", "--duration", "1s"]
     return words
+
+
+def test_the_configuration_of_the_nginx_guide_needs_no_root():
+    """NGINX made its folders in /var/lib/nginx, which an ordinary user may not before root has started it once."""
+    nginx = shutil.which("nginx", path="/usr/local/bin:/usr/bin:/usr/sbin:/bin")
+    if os.geteuid() or not nginx:
+        pytest.skip("this user cannot become another, or nginx is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        text = (ROOT / "docs" / "guides" / "nginx.md").read_text()
+        Path(folder, "nginx.conf").write_text(files_of(text)["nginx.conf"])
+        os.chmod(folder, 0o777)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        done = subprocess.run([*user, nginx, "-t", "-e", "stderr", "-p", folder, "-c", "nginx.conf"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert len([one for one in Path(folder).iterdir() if one.is_dir()]) == 5
 
 
 def test_there_is_a_guide_for_each_kind_of_server():
