@@ -14,6 +14,8 @@ use crate::probe;
 pub(crate) const FILE_BYTES: u64 = 1300 << 20;
 /// Descriptors below which a server with many connections soon stands.
 const DESCRIPTORS_FEW: u64 = 4096;
+/// Of EF_SHARE_WITH.
+const EVERY_USER: i64 = -1;
 
 /// Prints the report; exit code 0 when connections can be accelerated, else 2.
 pub(crate) fn report(plan: &Plan) -> Result<ExitCode, Failure> {
@@ -234,11 +236,20 @@ fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
     }
     text.push_str("result\n");
     if obstacles == 0 && off.is_empty() {
-        text.push_str(
-            "  TCP connections to accelerated programs of this user in this network namespace go \
-             over shared memory.\n",
+        let share_with = number("EF_SHARE_WITH");
+        let _ = writeln!(
+            text,
+            "  TCP connections to accelerated programs of {} {} go over shared memory.",
+            users(share_with),
+            place(&plan.directory())
         );
-        text.push_str(&beyond_this_host(&plan.interfaces(), number("EF_UDP") != 0));
+        let takes_datagrams = number("EF_UDP") != 0;
+        let rest = beyond_this_host(
+            &plan.interfaces(),
+            takes_datagrams,
+            share_with != EVERY_USER,
+        );
+        text.push_str(&rest);
     } else if obstacles == 0 {
         let _ = writeln!(text, "  nothing is accelerated: {}", off.join(", "));
     } else {
@@ -247,12 +258,31 @@ fn verdict(text: &mut String, plan: &Plan, obstacles: usize) -> usize {
     off.len()
 }
 
+/// With whom EF_SHARE_WITH lets this user share memory.
+fn users(share_with: i64) -> String {
+    match share_with {
+        0 => "this user".to_owned(),
+        EVERY_USER => "every user (EF_SHARE_WITH at both ends)".to_owned(),
+        other => format!("this user and of user {other} (EF_SHARE_WITH at both ends)"),
+    }
+}
+
+/// Where those programs are.
+fn place(directory: &str) -> String {
+    match directory {
+        "" => "in this network namespace".to_owned(),
+        shared => format!("with the directory {shared}"),
+    }
+}
+
 /// What happens to connections that no memory can carry.
-fn beyond_this_host(interfaces: &[String], takes_datagrams: bool) -> String {
+fn beyond_this_host(interfaces: &[String], takes_datagrams: bool, has_other_users: bool) -> String {
+    let users = if has_other_users { " other users," } else { "" };
     if interfaces.is_empty() {
-        return "  Everything else stays on the kernel: other hosts, other users, UDP, Unix sockets, programs that are \
-                not accelerated.\n"
-            .to_owned();
+        return format!(
+            "  Everything else stays on the kernel: other hosts,{users} UDP, Unix sockets, programs that are not \
+             accelerated.\n"
+        );
     }
     let names = interfaces.join(", ");
     let (with, datagrams) = match takes_datagrams {
@@ -261,7 +291,7 @@ fn beyond_this_host(interfaces: &[String], takes_datagrams: bool) -> String {
     };
     format!(
         "  Those with other hosts over {names}{with} are handled in the program.\n  Everything else stays on the \
-         kernel: other interfaces, other users,{datagrams} Unix sockets.\n"
+         kernel: other interfaces,{users}{datagrams} Unix sockets.\n"
     )
 }
 
@@ -273,14 +303,26 @@ mod tests {
     fn datagrams_that_are_taken_are_not_said_to_stay_on_the_kernel() {
         let names = ["eth1".to_owned()];
         let (with, without) = (
-            beyond_this_host(&names, true),
-            beyond_this_host(&names, false),
+            beyond_this_host(&names, true, true),
+            beyond_this_host(&names, false, true),
         );
         assert!(without.contains("other users, UDP, Unix sockets") && !without.contains("there"));
         assert!(
             with.contains("eth1 (and UDP there)") && !with.contains("other users, UDP"),
             "{with}"
         );
-        assert!(beyond_this_host(&[], true).contains("UDP"));
+        assert!(beyond_this_host(&[], true, true).contains("UDP"));
+    }
+
+    #[test]
+    fn users_who_share_memory_are_not_said_to_stay_on_the_kernel() {
+        for interfaces in [&[][..], &["eth1".to_owned()]] {
+            assert!(beyond_this_host(interfaces, false, true).contains(", other users,"));
+            assert!(!beyond_this_host(interfaces, false, false).contains("users"));
+        }
+        assert_eq!(users(0), "this user");
+        assert!(users(-1).starts_with("every user "));
+        assert_eq!(place(""), "in this network namespace");
+        assert_eq!(place("/srv/share"), "with the directory /srv/share");
     }
 }

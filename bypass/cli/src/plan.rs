@@ -161,6 +161,11 @@ impl Plan {
         bypass_options::interfaces(&self.resolved.text(INTERFACES))
     }
 
+    /// That other network namespaces share; empty for none.
+    pub(crate) fn directory(&self) -> String {
+        self.resolved.text(DIRECTORY)
+    }
+
     /// Says what the user should know before the program starts.
     pub(crate) fn say(&self, verbose: bool) {
         for program in self.programs.iter().filter(|program| program.is_static) {

@@ -312,6 +312,18 @@ fn check_says_what_would_happen_and_starts_nothing() {
     assert!(text(&output.stdout).contains("nothing is accelerated"));
 }
 
+/// The unit of docs/bypass-in-production.md has the check next to EF_SHARE_WITH, and its report denied the effect.
+#[test]
+fn check_names_the_user_with_whom_memory_is_shared() {
+    let bench = Bench::new("check-users");
+    let mut command = bench.command(&["run", "--check", "-p", "test", "--", "sh"]);
+    let output = command.env("EF_SHARE_WITH", "998").output();
+    let report = text(&output.expect("it starts").stdout);
+    let users =
+        "of this user and of user 998 (EF_SHARE_WITH at both ends) in this network namespace";
+    assert!(report.contains(users), "{report}");
+}
+
 #[test]
 fn a_missing_library_is_said_with_the_way_to_build_it() {
     let bench = Bench::new("library");
