@@ -17,7 +17,8 @@ terminal and process id are its own.
 
   -p, --profile NAME[,NAME]   profile by name or path (docs/profiles.md); may be repeated
   -i, --interface IF          accelerate connections with other hosts over IF too; may be repeated;
-                              needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, at the start
+                              needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK (or
+                              enough locked memory), at the start
       --share DIR             accelerate connections between network namespaces (containers) too, among
                               programs with the same directory (docs/containers.md)
       --only NAME[,NAME]      accelerate only programs of these names, of all that PROGRAM starts;

@@ -14,6 +14,7 @@ usage: bypass unit [-p PROFILE] NAME
 Prints a drop-in for a systemd service: its own command behind bypass run, and, where the unit
 restricts them, the address families and system calls that acceleration needs.
 
+  mkdir -p /etc/systemd/system/nginx.service.d
   bypass unit nginx > /etc/systemd/system/nginx.service.d/bypass.conf
   systemctl daemon-reload && systemctl restart nginx
 

@@ -352,6 +352,22 @@ fn every_command_has_help_on_standard_output() {
     }
 }
 
+/// The folder of a drop-in is there for no service, and the fourth capability was on the pages alone.
+#[test]
+fn help_shows_commands_that_work_as_they_stand_and_every_privilege() {
+    let bench = Bench::new("help-texts");
+    let help = text(&bench.run(&["unit", "--help"]).stdout);
+    let (folder, write) = (
+        help.find("mkdir -p /etc/systemd/system/nginx.service.d\n"),
+        help.find("bypass unit nginx > /etc/systemd/system/nginx.service.d/"),
+    );
+    assert!(folder.is_some() && folder < write, "{help}");
+    let help = text(&bench.run(&["run", "--help"]).stdout);
+    for name in ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_IPC_LOCK"] {
+        assert!(help.contains(name), "{name} in {help}");
+    }
+}
+
 #[test]
 fn stat_without_such_a_process_is_a_failure_and_json_is_one_document() {
     let bench = Bench::new("stat");
