@@ -29,6 +29,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     .inert(NO_LOSS),
     switch("EF_TAIL_DROP_PROBE", true, "Probe for a lost last segment")
         .of(Group::Tcp)
+        .unset("the host's tcp_early_retrans")
         .does("over packets: 0 sends no tail loss probes"),
     number(
         "EF_TCP_FASTSTART_INIT",
@@ -78,6 +79,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("s")
     .of(Group::Tcp)
+    .unset("the host's tcp_fin_timeout")
     .does("over packets: how long a closed connection waits for the end of the other side"),
     number(
         "EF_TCP_SYNRECV_MAX",
@@ -103,7 +105,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Send SYN cookies when the table of half-open connections is full",
     )
     .of(Group::Tcp)
-    .unset("1")
+    .unset("the host's tcp_syncookies")
     .does("over packets: 0 drops SYNs when the table of half-open connections is full"),
     number(
         "EF_TCP_SYN_OPTS",
@@ -112,7 +114,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "TCP options that a SYN offers, as bits",
     )
     .of(Group::Tcp)
-    .unset("7, and ECN is accepted")
+    .unset("the host's tcp_timestamps, tcp_window_scaling, tcp_sack and tcp_ecn")
     .does("over packets: 1 timestamps, 2 window scaling, 4 selective acknowledgments, 8 ECN"),
     number(
         "EF_TCP_RCVBUF_MODE",
@@ -121,7 +123,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Receive buffer: fixed, or tuned to the connection",
     )
     .of(Group::Tcp)
-    .unset("1")
+    .unset("the host's tcp_moderate_rcvbuf")
     .does("over packets: 0 fixes the engine's receive buffer at EF_TCP_RCVBUF or 64 KiB"),
     switch(
         "EF_TCP_RCVBUF_STRICT",
@@ -183,6 +185,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Retransmissions before a connection is given up",
     )
     .of(Group::Tcp)
+    .unset("the host's tcp_retries2")
     .does("over packets: retransmissions of data before a connection is given up"),
     number(
         "EF_RETRANSMIT_THRESHOLD_SYN",
@@ -191,7 +194,7 @@ pub(super) const OPTIONS: &[Definition] = &[
         "Retransmissions of a SYN",
     )
     .of(Group::Tcp)
-    .unset("6")
+    .unset("the host's tcp_syn_retries")
     .does("over packets: retransmissions of a SYN"),
     number(
         "EF_NONAGLE_INFLIGHT_MAX",
@@ -225,6 +228,7 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
+    .unset("the host's tcp_rto_min_us, else 200 ms")
     .does("over packets: the shortest retransmission time-out, beyond the round-trip time"),
     number(
         "EF_RFC_RTO_MAX",
@@ -234,5 +238,6 @@ pub(super) const OPTIONS: &[Definition] = &[
     )
     .unit("ms")
     .of(Group::Tcp)
+    .unset("the host's tcp_rto_max_ms, else 120000 ms")
     .does("over packets: the longest retransmission time-out"),
 ];

@@ -236,33 +236,14 @@ mod tests {
             ),
             ("EF_TCP_SYNRECV_MAX", engine.half_open_max.to_string()),
             (
-                "EF_TCP_SYNCOOKIES",
-                u8::from(engine.syn_cookies).to_string(),
-            ),
-            (
                 "EF_TCP_TCONST_MSL",
                 format!("{} s", engine.time_wait_us / 2 / SECOND_US),
-            ),
-            (
-                "EF_TCP_FIN_TIMEOUT",
-                format!("{} s", engine.fin_wait_us / SECOND_US),
-            ),
-            ("EF_RETRANSMIT_THRESHOLD", engine.retries.to_string()),
-            (
-                "EF_RETRANSMIT_THRESHOLD_SYN",
-                engine.syn_retries.to_string(),
             ),
             (
                 "EF_RFC_RTO_INITIAL",
                 format!("{} ms", engine.rto_initial_us / 1000),
             ),
-            ("EF_RFC_RTO_MIN", format!("{} ms", engine.rto_min_us / 1000)),
-            ("EF_RFC_RTO_MAX", format!("{} ms", engine.rto_max_us / 1000)),
             ("EF_DELACK_THRESH", engine.delayed_ack_segments.to_string()),
-            (
-                "EF_TAIL_DROP_PROBE",
-                u8::from(engine.loss_probe).to_string(),
-            ),
             ("EF_TCP_FASTSTART_INIT", acks),
         ] {
             let option = bypass_options::table::find(name).expect("an option");
@@ -380,6 +361,52 @@ mod tests {
         let by_number = [0, 1, 2, 3, 4, 5].map(ecn);
         let [off, asks, takes] = [Ecn::Off, Ecn::Request, Ecn::Accept];
         assert_eq!(by_number, [off, asks, takes, asks, asks, takes]);
+    }
+
+    /// The table had numbers of the engine where the host's settings decide.
+    #[test]
+    fn the_table_of_options_names_the_settings_of_the_host_that_apply() {
+        let plain = format!("{:?}", Config::default());
+        for (name, obeys) in [
+            ("EF_TAIL_DROP_PROBE", "early_retrans=0"),
+            ("EF_TCP_SYNCOOKIES", "syncookies=0"),
+            (
+                "EF_TCP_SYN_OPTS",
+                "timestamps=0 window_scaling=0 sack=0 ecn=1",
+            ),
+            ("EF_TCP_RCVBUF_MODE", "moderate_rcvbuf=0"),
+            ("EF_RETRANSMIT_THRESHOLD", "retries2=3"),
+            ("EF_RFC_RTO_MIN", "rto_min_us=5000"),
+            ("EF_RFC_RTO_MAX", "rto_max_ms=2000"),
+        ] {
+            let shown = default_of(name);
+            for pair in obeys.split(' ').filter_map(|pair| pair.split_once('=')) {
+                assert_ne!(format!("{:?}", obeyed(&[pair])), plain, "{pair:?}");
+                assert!(shown.contains(pair.0), "{name}: {shown}");
+            }
+        }
+        for (name, of_a_socket) in [
+            ("EF_TCP_FIN_TIMEOUT", "tcp_fin_timeout"),
+            ("EF_RETRANSMIT_THRESHOLD_SYN", "tcp_syn_retries"),
+            ("EF_KEEPALIVE_TIME", "tcp_keepalive_time"),
+        ] {
+            assert_eq!(default_of(name), format!("the host's {of_a_socket}"));
+            assert!(setting(of_a_socket).is_some(), "{of_a_socket}");
+        }
+        // Older kernels lack these two.
+        for (name, us) in [
+            ("EF_RFC_RTO_MIN", Config::default().rto_min_us),
+            ("EF_RFC_RTO_MAX", Config::default().rto_max_us),
+        ] {
+            let own = format!(", else {} ms", us / 1000);
+            assert!(default_of(name).ends_with(&own), "{name}");
+        }
+    }
+
+    fn default_of(option: &str) -> String {
+        bypass_options::table::find(option)
+            .expect("an option")
+            .default_text()
     }
 
     #[test]
