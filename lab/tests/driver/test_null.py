@@ -47,6 +47,8 @@ def test_cells_that_request_other_files_share_its_result():
         (LOAD, {"tool": "wrk"}),
         (LOAD, {"argv": ["-R", "5", *LOAD.argv]}),
         (LOAD, {"argv": ["-s", "a.lua", *LOAD.argv]}),
+        (LOAD, {"argv": ["-sa.lua", *LOAD.argv]}),
+        (LOAD, {"argv": ["--replay", "access.log", *LOAD.argv]}),
         (LOAD, {"argv": ["-c", "1", LOAD.argv[-1]]}),
         (SERVER, {"port": None}),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.driver import jvm, nginx, stack
+from wirespeed.driver import command, jvm, nginx, stack
 from wirespeed.driver.base import Command
 from wirespeed.errors import RecipeError
 from wirespeed.recipe import read
@@ -189,3 +189,29 @@ def test_onload_of_a_sites_hosts_counts_and_not_that_of_this_machine(tmp_path, m
     monkeypatch.setattr(stack, "_has_onload", lambda: True)
     far = PlacedStack(provider="onload", has_onload=False)
     assert stack.provider(tmp_path, far).problem == "onload is not installed"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-HAuthorization: Bearer x"], ["--header=Authorization: Bearer x"], ["-sa.lua"],
+        ["-XPOST"], ["--data", "users.csv"], ["--urls=paths.txt"], ["--replay", "access.log"],
+        ["--expect", "status=404"], ["--proxy-protocol", "v1"], ["--grpc"],
+    ],
+)  # fmt: skip
+def test_other_requests_than_a_bare_get_are_not_checked_with_one(options):
+    """A cell whose requests were right was refused for the response to another request."""
+    url = "http://10.0.0.1:8080/users/{id}"
+    assert command.checked_url(generator(options, url)) == ""
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["-c50"], ["-t", "2"], ["-H", "Connection: close"], ["-HConnection: close"]]
+)
+def test_a_bare_get_is_asked_for_before_it_is_measured(options):
+    assert command.checked_url(generator(options, "http://x:80/file")) == "http://x:80/file"
+
+
+def generator(options, url):
+    argv, seats = [*options, url], [Seat("here", 1)]
+    return Instance("gen", 0, "load", "load", argv, seats, None, "", {}, {}, None, {}, {})

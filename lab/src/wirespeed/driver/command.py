@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,19 +55,35 @@ def for_duet(root: Path, instance: Instance, run: LoadRun, control: Path) -> Com
 
 # Options of generators that make a request something else than a GET of HTTP/1.
 SPECIAL = ("-s", "--script", "-H", "--header", "-X", "--method", "--body", "--body-file", "--http2",
-           "--h2", "--sink")  # fmt: skip
+           "--h2", "--http3", "--grpc", "--sink", "--replay", "--proxy-protocol")  # fmt: skip
 PLAIN_HEADER = "Connection:"
+# And those with which it asks for other files than its URL, or waits for another response.
+ELSEWHERE = ("--data", "--urls", "--expect")
 
 
 def plain_url(instance: Instance) -> str:
     """What a generator asks for with a bare GET; empty where it asks for something else."""
     if instance.role != "load" or instance.tool not in ("load", "wrk"):
         return ""
-    argv = instance.argv
-    for word, value in zip(argv, [*argv[1:], ""], strict=True):
-        if word.split("=")[0] in SPECIAL and not value.startswith(PLAIN_HEADER):
-            return ""
-    return next((word for word in reversed(argv) if word.startswith("http://")), "")
+    if any(name in SPECIAL and not value.startswith(PLAIN_HEADER)
+           for name, value in _options(instance.argv)):  # fmt: skip
+        return ""
+    return next((word for word in reversed(instance.argv) if word.startswith("http://")), "")
+
+
+def checked_url(instance: Instance) -> str:
+    """The same where a response other than 2xx is a mistake of the recipe."""
+    is_elsewhere = any(name in ELSEWHERE for name, _ in _options(instance.argv))
+    return "" if is_elsewhere else plain_url(instance)
+
+
+def _options(argv: list[str]) -> Iterator[tuple[str, str]]:
+    """(option, its value) of `-H X`, `-HX`, `--header X` and `--header=X`."""
+    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if word.startswith("-") and word[1:2] != "-" and len(word) > 2:
+            name, equals, value = word[:2], "=", word[2:]
+        yield name, value if equals else after
 
 
 def figures_of(instance: Instance, run: LoadRun, output: Output) -> Figures | None:

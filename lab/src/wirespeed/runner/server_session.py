@@ -128,7 +128,7 @@ class ServerSession:
     def check_urls(self, planned: PlannedCell) -> None:
         """Before a cell is measured for the first time: what its generators ask for is there."""
         for instance in self.resolver(planned).instances(planned.seats):
-            url = command.plain_url(instance)
+            url = command.checked_url(instance)
             if url and url not in self.urls:
                 self.urls.add(url)
                 ready.check_url(self.fleet, instance.label, instance.host, url)
