@@ -84,6 +84,8 @@ def test_the_second_side_has_ports_and_labels_of_its_own():
         ({"server": {"argv": ["./app"]}}, "the command of app does not use its port"),
         ({"load": {"tool": "wrk"}}, "wrk cannot be held back between requests"),
         ({"load": {"argv": ["-R", "100", "http://x/"]}}, "a fixed rate (open loop)"),
+        ({"load": {"argv": ["--replay", "access.log", "http://x/"]}}, "with --replay or --probe"),
+        ({"load": {"argv": ["--probe=10", "http://x/"]}}, "with --replay or --probe"),
         (
             {"more": {"asset": [{"mount": {"type": "tmpfs", "at": "/x"}, "at": "/x",
                                  "files": {"name": "f", "bytes": 1}}]}},

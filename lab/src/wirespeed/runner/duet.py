@@ -18,6 +18,7 @@ PAIRS = 6  # of fresh servers, where the recipe does not say how many
 SIDE = "b"  # of the contender: its labels and ports
 OVERHEAD_S = 0.6  # of a duet besides its slices: generators start, connect and stop
 _RATES = ("-R", "--rate")
+_UNHELD = ("--replay", "--probe")
 _PORT_NAMES = ("port", "address", "ports")
 
 
@@ -71,6 +72,8 @@ def why_not(recipe: Recipe, place: Place, base: PlannedCell, cell: PlannedCell) 
             return f"{instance.tool} cannot be held back between requests; wirespeed-load can"
         if instance.role == "load" and any(word.startswith(_RATES) for word in instance.argv):
             return "a generator with a fixed rate (open loop) cannot be held back"
+        if instance.role == "load" and any(word.startswith(_UNHELD) for word in instance.argv):
+            return "a generator with --replay or --probe cannot be held back"
     if not {"server", "load"} <= {instance.role for instance in sides[1]}:
         return "a cell has no server, or no generator"
     for instance in sides[1]:
