@@ -213,3 +213,22 @@ def test_the_plan_gives_the_reason_for_separate_trials(checkout, made, changes, 
     assert code == 0, err
     assert "1 of 2 cells are compared by separate trials, not by duets" in out
     assert reason in " ".join(out.split())
+
+
+def test_contenders_take_turns_on_a_far_host_too(checkout, made):
+    """The second server's generator had no folder for its gate there, and the next pair found the
+    gate of the pair before."""
+    site = """
+[site.far]
+kind = "exec"
+command = ["env"]
+server = { host = "box", addr = "127.0.0.1" }
+load = { host = "box" }
+"""
+    (checkout.root / "sites.toml").write_text(site)
+    code, _, err = checkout.call("run", made(), "--site", "far")
+    assert code == 0, err
+    found = duets_of(checkout)
+    assert len(found) == 3 and not any(duet["is_failure"] for duet in found), found
+    # a busy machine may spoil one; the gate of another pair spoiled all but the first
+    assert sum(bool(duet["ratios"]) for duet in found) >= 2, found

@@ -139,10 +139,10 @@ def _start_loads(session: ServerSession, planned: PlannedCell, folder: Path) -> 
     orders = []
     for one in session.resolver(planned, OUTLAST_S).instances(planned.seats):
         if one.role == "load":
-            control(session, one.label).unlink(missing_ok=True)
-            made = command.for_duet(
-                session.schedule.place.root, one, run, control(session, one.label)
-            )
+            path = control(session, folder, one.label)
+            if here.far.shares_files:
+                path.unlink(missing_ok=True)
+            made = command.for_duet(session.schedule.place.root, one, run, path)
             orders.append(Order(one, made.argv, made.env, folder, along=made.along))
     return start.start_all(session.fleet, orders, session.ours)
 
@@ -152,8 +152,12 @@ def host_of(session: ServerSession) -> str:
     return session.running[0].instance.host
 
 
-def control(session: ServerSession, label: str) -> Path:
-    return session.scratch / f"control-{label}"
+def control(session: ServerSession, folder: Path, label: str) -> Path:
+    """In memory; on a far host among the files of the trial, the one folder there that each pair
+    has of its own."""
+    host = session.fleet[host_of(session)]
+    there = session.scratch if host.far.shares_files else Path(host.folder_there(folder))
+    return there / f"control-{label}"
 
 
 def _ask_for_turns(
@@ -172,7 +176,7 @@ def _ask_for_turns(
             for one, group in zip(pair.both, loads, strict=True)
         ],
         "controls": [
-            [str(control(one, s.label)) for s in group]
+            [str(control(one, s.stdout.parent, s.label)) for s in group]
             for one, group in zip(pair.both, loads, strict=True)
         ],
         "slice_s": plan.slice,
