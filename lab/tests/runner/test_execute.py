@@ -13,10 +13,26 @@ from wirespeed.errors import BusyError, HostError, ProcessError, StorageError
 from wirespeed.results.model import Duet, PlannedTrial, Run, Trial
 from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
+from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.server_session import StartError
 from wirespeed.runner.time_budget import TimeBudget
 from wirespeed.runner.trial import Attempt
+
+
+def test_a_cell_that_has_worked_is_tried_to_the_end():
+    """One response of 503 as a round began ended its cell, whose other rounds were all well."""
+    good = Trial("t1", "c", 1, 1)
+    failures = execute.Failures([good])
+    failures.lasting |= {"c", "d"}
+    for number in range(2, 6):
+        failures.saw(trials.failed(attempt_of("c", number), "status 503", 0.0, 0.0))
+    assert not failures.is_hopeless("c") and failures.is_hopeless("d")
+
+
+def attempt_of(cell, number):
+    line = PlannedTrial(number, number, cell, f"t{number}")
+    return Attempt(line, PlannedCell(None), Path(), 1, False)
 
 
 class Fleet:

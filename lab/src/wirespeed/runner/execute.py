@@ -371,10 +371,10 @@ class Failures:
             self.reasons.setdefault(trial.cell, []).append(kind)
 
     def is_hopeless(self, cell: str) -> bool:
+        """Never of a cell that has worked in this run: it does not fail the same way each time."""
         seen = self.reasons.get(cell, [])
-        if cell in self.lasting:
-            return True
-        return cell not in self.good and len(seen) >= SAME_FAILURES and len(set(seen)) == 1
+        is_same = len(seen) >= SAME_FAILURES and len(set(seen)) == 1
+        return cell not in self.good and (cell in self.lasting or is_same)
 
     def to_report(self, line: PlannedTrial) -> str:
         """Once for each cell; once for each reason that lasts."""
