@@ -1,5 +1,7 @@
 """The host agent over its pipe: nothing survives, samples are real, one run per machine."""
 
+import ctypes
+import errno
 import fcntl
 import os
 import pwd
@@ -12,6 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ports import free_port, is_free
@@ -611,6 +614,19 @@ def test_a_payload_is_mounted_where_only_the_agents_programs_see_it(host, tmp_pa
     assert "tmpfs" in text and "noatime" in text and "size=2048k" in text and "70000" in text
     assert folder not in Path("/proc/self/mounts").read_text()
     assert not list(Path(folder).iterdir())
+
+
+def test_the_root_of_a_container_that_may_not_mount_has_its_files_in_memory(monkeypatch):
+    """Docker's root lacks the right, and a recipe with a mount could not be measured there."""
+
+    def refused(*_):
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+    monkeypatch.setattr(files.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(files, "LIBC", SimpleNamespace(unshare=refused))
+    files.mount_all([{"folder": "/nowhere", "mount": {"size": "2m", "options": ""}}])
+    assert "/nowhere" not in files.mounted
 
 
 def test_payloads_are_the_same_bytes_in_every_run(host, tmp_path):

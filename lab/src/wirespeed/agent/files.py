@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -88,14 +89,18 @@ def mount_all(sets: Sequence[dict[str, Any]]) -> None:
     """Mounts what the files ask for, seen by this agent's programs only and gone with them.
 
     In a mount namespace of the agent's own the kernel unmounts, however everything ends. Without
-    root nothing is mounted: the files lie in memory all the same.
+    root, or as the root of a container that may not mount, nothing is mounted: the files lie in
+    memory all the same.
     """
     for one in sets:
         mount, folder = one.get("mount"), one["folder"]
         if not mount or folder in mounted or os.geteuid() != 0:
             continue
         if not mounted:
-            check(LIBC.unshare(CLONE_NEWNS), "a mount namespace")
+            if LIBC.unshare(CLONE_NEWNS) != 0:
+                if ctypes.get_errno() == errno.EPERM:
+                    return
+                check(-1, "a mount namespace")
             check(
                 LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "a private mount tree"
             )
