@@ -11,6 +11,8 @@ import pytest
 from wirespeed.agent import leftovers
 from wirespeed.agent.children import Refused, identity
 from wirespeed.errors import StorageError
+from wirespeed.fleet.channel import Transport
+from wirespeed.fleet.host import Host
 from wirespeed.runner import files
 
 
@@ -154,3 +156,21 @@ def test_a_pipe_in_the_place_of_a_lock_or_an_owner_blocks_no_agent(tmp_path, mon
     os.mkfifo(folder / leftovers.OWNER)
     monkeypatch.setattr(leftovers, "scratch_roots", lambda: [str(tmp_path)])
     assert leftovers.remove_scratch() == []
+
+
+def test_servers_that_give_up_root_reach_the_files_whatever_the_umask_is(tmp_path):
+    """Root's umask of hardened hosts shut them out of payloads: status 403."""
+    before = os.umask(0o077)
+    try:
+        leftovers.claim(tmp_path / "claimed")
+        host = Host(Transport("here", python=sys.executable), {"mark": "umask", "cgroups": False})
+    finally:
+        os.umask(before)
+    try:
+        host.greet()
+        one = {"name": "a.bin", "size_bytes": 1, "fill": "zero", "mount": None}
+        host.ask("make_files", sets=[{**one, "folder": str(tmp_path / "claimed" / "files")}])
+    finally:
+        host.close()
+    made = [tmp_path / "claimed", *sorted((tmp_path / "claimed").rglob("*"))]
+    assert [oct(path.stat().st_mode & 0o777) for path in made] == ["0o711", "0o755", "0o644"]

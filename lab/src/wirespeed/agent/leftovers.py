@@ -149,7 +149,9 @@ def claim(folder: str | os.PathLike[str]) -> None:
     into a folder or through a link of another user, root would write wherever that user likes.
     """
     try:
-        os.mkdir(folder, 0o711)  # servers that give up root still reach the files in it
+        os.mkdir(folder, 0o700)
+        # Under each umask: servers that give up root still reach the files in it.
+        os.chmod(folder, 0o711)
     except FileExistsError:
         if not is_private(folder):
             raise Refused(

@@ -574,6 +574,7 @@ def check_port(address: str, port: int) -> None:
 
 
 def main(order: dict[str, Any]) -> None:
+    os.umask(0o022)  # of what servers read after they have given up root, and the same in each run
     os.write(1, f"{MARKER} {PROTOCOL}\n".encode())
     agent = Agent(order)
     try:
