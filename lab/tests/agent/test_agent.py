@@ -20,7 +20,7 @@ import pytest
 from ports import free_port, is_free
 from processes import marked
 
-from wirespeed.agent import children, duet, files, leftovers, main, sampling
+from wirespeed.agent import children, duet, facts, files, leftovers, main, sampling
 from wirespeed.agent.children import Child, Refused, is_alive
 from wirespeed.agent.helpers import Helpers
 from wirespeed.errors import BusyError, HostError
@@ -693,3 +693,12 @@ def test_a_program_gets_a_namespace_of_its_own_on_the_interface_that_it_names(tm
             spawn(host, tmp_path, namespace={"on": "nothing9", "addr": "10.99.0.8/24"}, name="b")
     finally:
         host.close()
+
+
+def test_a_program_that_serves_instead_of_printing_its_version_is_ended(tmp_path, monkeypatch):
+    """It went on next to the run, on the server's port."""
+    monkeypatch.setattr(facts, "ANSWER_S", 0.5)
+    pids = tmp_path / "pids"
+    script = f"sleep 500 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
+    assert facts.version(["sh", "-c", script], "/usr/bin:/bin") == ""
+    assert wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -342,10 +343,19 @@ def output(argv: Sequence[str], path: str | None = None) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             env=clean_environment({"PATH": search, "LC_ALL": "C"}),
         )
+    except OSError:
+        return 127, ""
+    try:
         text, _ = process.communicate(timeout=ANSWER_S)
-    except (OSError, subprocess.TimeoutExpired):
+    except subprocess.TimeoutExpired:  # a server that takes no notice of --version, and serves
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:  # another user's, as under sudo
+            return 127, ""
+        process.wait()
         return 127, ""
     return process.returncode, text.decode(errors="replace")
 
