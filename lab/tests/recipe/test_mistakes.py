@@ -190,6 +190,9 @@ def test_a_strange_setting_is_a_text(tmp_path, text):
         read.read_with(path, [f"note={text}"], [tmp_path])
 
 
-def test_an_axis_of_the_search_is_not_overwritten():
-    with pytest.raises(InputError, match="axis 'rate' of its own"):
-        rates.at_rates(GOOD.replace("payload = [16, 128]", "payload = [16, 128]\nrate = [1]"), [1])
+@pytest.mark.parametrize("name", ["rate", "count", "i"])
+def test_an_axis_of_the_search_is_not_overwritten(name):
+    """An axis `count` hid how many generators share a rate, and they offered a part of it."""
+    with pytest.raises(InputError, match=f"axis '{name}' of its own"):
+        added = f"payload = [16, 128]\n{name} = [1]"
+        rates.at_rates(GOOD.replace("payload = [16, 128]", added), [1])

@@ -14,6 +14,7 @@ from wirespeed.recipe.resolve import RATE_TOOLS
 AXIS = "rate"
 #: Of a rate that the number of generators does not divide, the first ones offer one more.
 SHARE = "{{ rate // count + (1 if i < rate % count else 0) }}"
+NAMES = (AXIS, "count", "i")  # of SHARE: an axis would hide what a generator has by that name
 
 
 def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Recipe, str]:
@@ -23,9 +24,9 @@ def at_rates(text: str, rates: Sequence[int], window_s: float = 0.0) -> tuple[Re
     """
     data = tomllib.loads(text)
     axes = data.setdefault("axes", {})
-    if AXIS in axes:
+    if taken := [name for name in NAMES if name in axes]:
         raise InputError(
-            f"the recipe has an axis {AXIS!r} of its own, which knee needs (rename it)"
+            f"the recipe has an axis {taken[0]!r} of its own, which knee needs (rename it)"
         )
     if any(isinstance(values, dict) for values in axes.values()):
         raise InputError("the recipe has a ramp already (--set axes.NAME='[1, 2]' makes it a list)")
