@@ -220,6 +220,21 @@ def test_values_with_commas_and_equals_signs_are_chosen_as_they_are_shown():
         chosen("payload")
 
 
+@pytest.mark.parametrize("name", ["1.0", "1"])
+def test_variables_of_a_decimal_value_are_found_under_both_of_its_names(name):
+    """Of 1.0 only `1` had variables, and a command went without those of `1.0`."""
+    recipe = recipe_of({"size": [0.5, 1.0]}).model_copy(
+        update={"axis": {"size": {name: {"flag": "-b"}}}}
+    )
+    (cell,) = [one for one in sweep.cells(recipe) if one.axes["size"] == 1.0]
+    resolver = Resolver(
+        recipe, cell, Place(Path("/x"), Path("r.toml"), one_host(roles_of([0], False)))
+    )
+    assert resolver._fill("key", "{{ size.flag }}", resolver._names(None, 0)) == "-b"
+    for only in ("size=1", "size=1.0"):
+        assert sweep.parse_only(only, recipe) == {"size": [1.0]}
+
+
 def test_instances_that_do_not_fit_are_kept_and_shown():
     recipe = recipe_of({"instances": [1, 4]})
     process = recipe.process[0].model_copy(update={"count": "{{ instances }}"})

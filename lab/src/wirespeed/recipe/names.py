@@ -108,7 +108,8 @@ def _parts_of(cell: Resolver, process: ProcessSpec, index: int) -> dict[str, Any
 def _variables(cell: Resolver, axis: str, names: Names) -> dict[str, Any]:
     """Those of the axis' value in this cell; of another value's it has none, which is false."""
     declared = cell.recipe.axis[axis]
-    values = declared.get(to_text(cell.cell.axes.get(axis)), {})
+    value = cell.cell.axes.get(axis)
+    values = declared.get(to_text(value)) or declared.get(str(value), {})  # 1.0 is `1`, too
     every = dict.fromkeys(name for variables in declared.values() for name in variables)
     return {name: _variable(f"{axis}.{name}", values.get(name), names) for name in every}
 

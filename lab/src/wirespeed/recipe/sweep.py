@@ -11,6 +11,7 @@ from typing import Any
 
 from wirespeed.errors import InputError
 from wirespeed.recipe.model import Recipe
+from wirespeed.template import to_text
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def parse_only(text: str, recipe: Recipe) -> dict[str, list[Any]]:
 def _values_of(recipe: Recipe, name: str) -> dict[str, Any]:
     """The values of an axis, by the texts that mean them."""
     known: dict[str, Any] = {value: value for value in recipe.axis.get(name, {})}
-    return known | {_as_text(value): value for value in recipe.axis_values().get(name, [])}
+    values = recipe.axis_values().get(name, [])
+    known |= {to_text(value): value for value in values}  # 1.0 as its variables may name it: `1`
+    return known | {_as_text(value): value for value in values}
 
 
 def _taken(pieces: Sequence[str], known: Container[str]) -> int:
