@@ -26,7 +26,19 @@ from wirespeed.analysis import gate
 from wirespeed.analysis.summary import load
 from wirespeed.cli.app import app
 from wirespeed.errors import ResultsError, StorageError
-from wirespeed.report import cards, charts, files, page, plot, story, tables, terminal, wording
+from wirespeed.report import (
+    cards,
+    charts,
+    files,
+    page,
+    plot,
+    source,
+    story,
+    tables,
+    terminal,
+    wording,
+)
+from wirespeed.results import store
 from wirespeed.runner import session
 from wirespeed.topology import roles_of
 
@@ -636,3 +648,17 @@ def test_the_first_screen_has_one_sentence_with_absolute_figures_for_each_conten
         assert f"<b>{name}:</b> {rest.replace(' %', chr(160) + '%')}" in unescape(lead)
     if headlines:
         assert text.index('class="tiles"') < text.index('class="full"') < text.index("<nav ")
+
+
+def test_the_page_of_a_run_that_got_more_rounds_takes_the_place_of_the_one_before(tmp_path):
+    """The new page was sent, and the run of the old one was measured again."""
+    run_dir = make_run(KINDS[sorted(KINDS)[0]](), tmp_path / "runs")
+    sent, kept = tmp_path / "report.html", tmp_path / "from-reports"
+    for rounds in (5, 7):
+        run = store.read_run(run_dir)
+        store.write_run(run_dir, replace(run, plan=replace(run.plan, repeat=rounds)))
+        sent.write_text(page.html(load(run_dir)))
+        unpacked = source.unpack(sent, kept)
+        assert store.read_run(unpacked).plan.repeat == rounds
+    (unpacked / "mark").touch()
+    assert source.unpack(sent, kept) == unpacked and (unpacked / "mark").exists(), "as it is there"

@@ -11,13 +11,14 @@ import base64
 import dataclasses
 import json
 import re
+import shutil
 import tomllib
 import zlib
 from pathlib import Path
 from typing import Any
 
 from wirespeed.analysis.summary import Summary
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, ResultsError
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, Trial
 
@@ -112,12 +113,23 @@ def unpack(page: Path, folder: Path) -> Path:
         if not all(_NAME.fullmatch(name) for name in names):
             raise ValueError("a name that is none")
         run_dir = folder / run.run_id
-        if not (run_dir / "run.json").exists():
+        if not _is_laid_out(run_dir, run):
+            with store.storage(run_dir):
+                if run_dir.exists():
+                    shutil.rmtree(run_dir)
             _lay_out(run_dir, document, plan, trials)
             store.write_run(run_dir, run)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{page}: its copy of the run is incomplete: {error}") from None
     return run_dir
+
+
+def _is_laid_out(run_dir: Path, run: Run) -> bool:
+    """Whether it is there as this page has it: a run that got more rounds has another page."""
+    try:
+        return store.read_run(run_dir) == run
+    except ResultsError:
+        return False
 
 
 def _document(page: Path) -> dict[str, Any]:
