@@ -5,6 +5,7 @@ import hashlib
 import os
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,6 +63,20 @@ def test_a_file_that_was_rewritten_with_the_same_length_is_fetched_again(fleet, 
     (here / "wrk.out").write_text("300")
     host.bring_back(here)
     assert (here / "wrk.out").read_text() == "300", "what is known is not fetched twice"
+
+
+def test_a_long_output_is_fetched_piece_by_piece(fleet, tmp_path):
+    """A server's log of gigabytes was put together in memory, copied again for each piece."""
+    host, here, there = fleet["one"], tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    host.folders = {str(here): str(there)}
+    data = os.urandom(1 << 20) * 24 + b"end"
+    (there / "server.out").write_bytes(data)
+    tracemalloc.start()
+    host.bring_back(here)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (here / "server.out").read_bytes() == data and most < 16 << 20
 
 
 def test_what_a_window_before_left_is_gone_before_the_next_on_every_host(fleet, tmp_path):

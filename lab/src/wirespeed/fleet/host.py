@@ -8,7 +8,7 @@ import os
 import re
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -255,17 +255,20 @@ class Host:
             if target.exists() and self._brought.get(target) == state:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(self.fetched(f"{there}/{name}"))
+            with open(target, "wb") as file:
+                file.writelines(self.pieces(f"{there}/{name}"))
             self._brought[target] = state
 
-    def fetched(self, path: str) -> bytes:
-        data = b""
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """A file of the host; a program's output may be larger than the memory."""
+        at = 0
         while True:
-            got = self.ask("get", path=path, offset=len(data), length=PIECE_BYTES)
+            got = self.ask("get", path=path, offset=at, length=PIECE_BYTES)
             piece = base64.b64decode(got["data"])
-            data += piece
-            if not piece or len(data) >= got["size"]:
-                return data
+            yield piece
+            at += len(piece)
+            if not piece or at >= got["size"]:
+                return
 
     def close(self) -> None:
         """Ends the agent, which kills whatever is left; returns when it has."""
