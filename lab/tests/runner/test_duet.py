@@ -8,8 +8,8 @@ import pytest
 from wirespeed.recipe.model import Recipe
 from wirespeed.recipe.resolve import Place, Resolver
 from wirespeed.results import store
-from wirespeed.results.model import Run, RunPlan
-from wirespeed.runner import duet, extend, plan
+from wirespeed.results.model import DuetRatio, Run, RunPlan
+from wirespeed.runner import duet, extend, plan, turns
 from wirespeed.topology import one_host, roles_of
 
 SERVER = {
@@ -125,3 +125,18 @@ def test_added_rounds_are_duets_too(tmp_path, monkeypatch):
 def test_the_time_of_a_plan_has_that_of_its_duets():
     short, long = (planned(recipe_of(duet={"pair": pair}, repeat=2)) for pair in ("1s", "11s"))
     assert long.seconds - short.seconds == pytest.approx(10 * 2 * 4)
+
+
+def test_the_rate_of_a_duet_has_the_names_of_the_recipe():
+    """A recipe that called it otherwise was judged by separate trials, for all of its pairs."""
+    metrics = [
+        {"name": "gets", "from": "gen"},
+        {"name": "volume", "from": "gen", "field": "bytes_per_second", "unit": "MB/s"},
+        {"name": "latency", "from": "gen", "combine": "histogram"},
+    ]
+    ratio = DuetRatio(0.1, None, 1)
+    found = turns.named({"rps": ratio}, recipe_of(more={"metric": metrics}))
+    assert found == {"rps": ratio, "gets": ratio}
+    assert turns.named({}, recipe_of(more={"metric": metrics})) == {}
+    two = recipe_of(more={"metric": metrics, "process": [SERVER, LOAD, {**LOAD, "name": "other"}]})
+    assert turns.named({"rps": ratio}, two) == {"rps": ratio}, "of both generators"

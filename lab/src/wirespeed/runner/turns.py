@@ -17,8 +17,9 @@ from wirespeed.driver.base import LoadRun
 from wirespeed.errors import HostError, ProcessError
 from wirespeed.process import start, stop
 from wirespeed.process.start import Order, Started, StartFailed
+from wirespeed.recipe.model import Recipe
 from wirespeed.results import store
-from wirespeed.results.model import Duet
+from wirespeed.results.model import Duet, DuetRatio
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.server_session import ServerSession
 from wirespeed.runner.warm import timeout_s
@@ -117,7 +118,7 @@ def play(
     problem = failure or measured.problem
     found = Duet(
         over=cells[0].cell.id,
-        ratios={} if problem else measured.ratios,
+        ratios={} if problem else named(measured.ratios, pair.base.schedule.recipe),
         groups=measured.groups,
         left_out=measured.left_out,
         slice_s=plan.slice,
@@ -129,6 +130,16 @@ def play(
         is_failure=bool(failure),
     )
     return found, answer["longer_s"]
+
+
+def named(ratios: dict[str, DuetRatio], recipe: Recipe) -> dict[str, DuetRatio]:
+    """With the rate of requests under each name that the recipe has for it; where it has several
+    kinds of generators, a metric is of one of them and the turns are of all."""
+    loads = [process for process in recipe.process if process.role == "load"]
+    if slices_of.RATE not in ratios or len(loads) != 1:
+        return ratios
+    own = [one.name for one in recipe.metric if one.combine == "sum" and one.field in ("rps", "")]
+    return {**ratios, **dict.fromkeys(own, ratios[slices_of.RATE])}
 
 
 def _start_loads(session: ServerSession, planned: PlannedCell, folder: Path) -> list[Started]:
