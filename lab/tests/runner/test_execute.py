@@ -204,6 +204,23 @@ def test_a_run_of_another_user_keeps_no_other_from_being_tidied_up(tmp_path, mon
     assert done.reasons == {theirs.name: "permission denied"}
 
 
+def test_a_full_disk_keeps_no_setting_from_being_put_back(tmp_path, monkeypatch):
+    """`recover` ended at the first run that it could not mark, with the machine still tuned."""
+    monkeypatch.setattr(recover, "wait_for_ending", lambda: None)
+    monkeypatch.setattr(recover.leftovers, "tidy", lambda: {"processes": [], "folders": []})
+    monkeypatch.setattr(recover.tune, "put_back", lambda: ["put back"])
+    run_dir = execute.store.create(tmp_path, "r")
+    execute.store.announce(run_dir, Run(run_dir.name, "r", state="running"))
+
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(execute.store, "write_run", full)
+    done = recover.recover(tmp_path)
+    assert (done.runs, done.left, done.settings) == ([], [run_dir.name], ["put back"])
+    assert done.reasons == {run_dir.name: "the disk is full"}
+
+
 def test_a_run_that_ends_between_two_looks_was_not_cut_off(tmp_path, monkeypatch):
     """`recover` read that it was running, found it free, and called a finished run interrupted."""
     store = execute.store

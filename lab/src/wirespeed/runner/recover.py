@@ -83,8 +83,12 @@ def recover(runs: Path) -> Recovered:
                 shutil.rmtree(scratch, ignore_errors=True)
                 folders.append(str(scratch))
             execute.remove_unfinished(run_dir)
-            store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
-            store.append_event(run_dir, "recovered")
+            try:
+                store.write_run(run_dir, replace(run, state="interrupted", ended=execute.now()))
+                store.append_event(run_dir, "recovered")
+            except StorageError as error:  # a full disk keeps neither other runs nor settings
+                reasons[run_dir.name] = str(error)
+                continue
             names.append(run_dir.name)
     for folder in store.half_made(runs):
         shutil.rmtree(folder, ignore_errors=True)
