@@ -374,6 +374,15 @@ def test_a_server_that_makes_itself_a_daemon_is_to_stay_in_the_foreground(checko
     assert checkout.nothing_left(process.pid), "the daemon has ended too"
 
 
+def test_a_server_that_ends_at_once_without_an_error_says_its_last_words(checkout, tmp_path):
+    """It was said to have left a process behind, and not what it had printed."""
+    server = tmp_path / "server.py"
+    server.write_text("print('no configuration found')")
+    code, _, err = checkout.call("run", checkout.recipe(connections=[1], server=server))
+    assert code == 1
+    one_line(err, "app-0 ended (exit code 0): no configuration found; start it in the foreground")
+
+
 def test_a_run_whose_reader_has_gone_is_measured_and_kept(checkout):
     """`run … | head`: the tables come last, so there is nothing to read before they are measured,
     and to throw the measurement away for a closed pipe would lose it."""

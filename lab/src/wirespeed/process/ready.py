@@ -85,11 +85,14 @@ def fail_if_dead(fleet: Fleet, started: Started) -> None:
     code = fleet.exit_of(started.label)
     if code is None:
         return
+    words = started.last_words(fleet)
     if code == 0:
+        is_left = fleet.state(started.label)["members"]
+        how = "left its process behind and ended" if is_left else "ended"
+        said = f": {words}" if words and not is_left else ""
         raise ProcessError(
-            f"{started.label} left its process behind and ended (exit code 0); start it in the "
-            "foreground, without the option that makes it a daemon"
+            f"{started.label} {how} (exit code 0){said}; start it in the foreground, without the "
+            "option that makes it a daemon"
         )
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = started.last_words(fleet)
     raise ProcessError(f"{started.label} died ({how})" + (f": {words}" if words else ""))
