@@ -175,6 +175,8 @@ def test_limits_are_in_the_units_that_people_write(run_dir):
     assert (rule.metric, rule.limit, rule.where) == ("latency.p99", 5000.0, (("stack", "kernel"),))
     assert gate.rule("rps > 100k").limit == 100_000
     assert gate.rule("server.cpu < 0.9").limit == 0.9
+    for name in ("get-rps", "cpu.root@load-1.3", "rps[0]"):
+        assert gate.rule(f"{name}>=2").metric == name, "as recipes and sites may call it"
 
 
 def test_a_rule_means_truth_values_as_recipes_write_them(run_dir):

@@ -45,7 +45,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _RULE = re.compile(
-    r"(?:(?P<where>[\w-]+=[^:]*):)?\s*(?P<metric>[A-Za-z][\w.\[\]]*)\s*"
+    r"(?:(?P<where>[\w-]+=[^:]*):)?\s*(?P<metric>[A-Za-z][\w.\[\]@-]*)\s*"
     r"(?P<sign><=|>=|<|>)\s*(?P<limit>\S+)\s*"
 )
 
