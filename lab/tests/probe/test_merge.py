@@ -51,6 +51,16 @@ def test_another_machines_cores_carry_its_name():
     assert shots[-1].process_cpu_s["lab"] == pytest.approx(0.001)
 
 
+def test_each_kernel_accounts_interrupts_in_its_own_way():
+    """The kernel of the lab was asked, and that of a far server charged them otherwise."""
+    ours, theirs = series("app-0", 0, 1_000_000), series("gen-0", 50, 500_000)
+    for sample in theirs:
+        sample["interrupts_apart"] = True
+    sources = [HostSamples("server", "m1", 0.0, ours), HostSamples("load", "m2", 0.0, theirs)]
+    assert [set(shot.apart) for shot in merged(sources, "server")] == [{"m2.0"}] * 2
+    assert [set(shot.apart) for shot in merged(sources, "load")] == [{0}] * 2
+
+
 def test_hosts_of_one_kernel_share_its_cores_and_add_their_agents():
     found, shots = usage("m1")
     assert [name for name in found.values if name.startswith("cpu.")] == ["cpu.0"]

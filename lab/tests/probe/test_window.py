@@ -154,9 +154,9 @@ def with_interrupts(sample, ticks, eth_bytes=0):
         (False, 10**8, 800_000, 0.2),
     ],
 )
-def test_strangers_beside_interrupts(monkeypatch, apart, eth_bytes, ours, foreign):
-    monkeypatch.setattr(window, "accounts_interrupts_apart", lambda: apart)
+def test_strangers_beside_interrupts(apart, eth_bytes, ours, foreign):
     last = with_interrupts(raw(1, 0, 100, ours, 0), 30, eth_bytes)
+    last["interrupts_apart"] = apart
     usage = window.of_window([raw(0, 0, 0, 0, 0), last], 0, S, PARTS)
     assert usage.foreign[0] == pytest.approx(foreign)
 

@@ -5,10 +5,12 @@ Standard library of Python 3.9 only: see main.py.
 
 from __future__ import annotations
 
+import gzip
 import os
 import resource
 import time
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
 from wirespeed.agent import clock, quota
@@ -96,6 +98,7 @@ class Sampler:
             sample["text"] = {
                 path: text.decode("utf-8", "replace") for path, text in sample["text"].items()
             }
+            sample["interrupts_apart"] = accounts_interrupts_apart()
         return samples
 
     def take(self) -> None:
@@ -148,6 +151,17 @@ class Sampler:
         if self.counters:
             sample["counts"] = {name: counter.read() for name, counter in self.counters.items()}
         return sample
+
+
+@cache
+def accounts_interrupts_apart() -> bool:
+    """Whether the kernel has CONFIG_IRQ_TIME_ACCOUNTING; False where it does not say."""
+    try:
+        with gzip.open("/proc/config.gz") as file:
+            text = file.read()
+    except OSError:
+        text = read_text(f"/boot/config-{os.uname().release}").encode()
+    return b"CONFIG_IRQ_TIME_ACCOUNTING=y" in text
 
 
 def counters_of(

@@ -74,6 +74,7 @@ def _joined(shot: Snapshot, other: Snapshot, machine: str, is_same: bool) -> Sna
         idle_s={**shot.idle_s, **named(other.idle_s)},
         steal_s={**shot.steal_s, **named(other.steal_s)},
         interrupt_s={**shot.interrupt_s, **named(other.interrupt_s)},
+        apart=shot.apart | {f"{machine}.{core}" for core in other.apart},
     )
 
 

@@ -35,6 +35,7 @@ class Snapshot:
     thread_cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)  # at the edges only
     thread_switches: dict[str, dict[str, float]] = field(default_factory=dict)  # there, too
     counts: dict[str, dict[str, float]] = field(default_factory=dict)  # the processor's events
+    apart: frozenset[CoreName] = frozenset()  # whose kernel charges no process for interrupts
 
 
 def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
@@ -69,6 +70,7 @@ def snapshot(raw: dict[str, Any] | Snapshot) -> Snapshot:
             for name, threads in raw.get("switches", {}).items()
         },
         counts=raw.get("counts", {}),
+        apart=frozenset(interrupt if raw.get("interrupts_apart") else ()),
     )
 
 

@@ -6,13 +6,9 @@ own window differs a little, the counter between two samples is taken as a strai
 
 from __future__ import annotations
 
-import gzip
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from wirespeed.probe.parse import LAB, TICKS_PER_S, CoreName, Snapshot, snapshot
@@ -193,6 +189,7 @@ def _at(shots: Sequence[Snapshot], t_ns: int) -> Snapshot:
         loadavg=after.loadavg,
         memory_mib=after.memory_mib,
         process_rss_mib=after.process_rss_mib,
+        apart=after.apart,
     )
 
 
@@ -246,30 +243,15 @@ def _interrupts_apart(
     leave out interrupts that were charged would hide as much of other programs' time.
     """
     spent = {core: (last.interrupt_s[core] - first.interrupt_s[core]) / seconds for core in busy}
-    if accounts_interrupts_apart():
-        return spent
     carried = _link_bytes(last) - _link_bytes(first)
-    if carried / seconds < LINK_BYTES_PER_S_MIN:
-        return dict.fromkeys(busy, 0.0)
-    return {core: share * (1 - busy[core]) for core, share in spent.items()}
+    is_link = carried / seconds >= LINK_BYTES_PER_S_MIN
+    charged = {core: share * (1 - busy[core]) * is_link for core, share in spent.items()}
+    return {core: spent[core] if core in last.apart else charged[core] for core in busy}
 
 
 def _link_bytes(shot: Snapshot) -> float:
     """The traffic of real interfaces, both ways."""
     return sum(sum(both) for name, both in shot.interfaces.items() if name != "lo")
-
-
-@cache
-def accounts_interrupts_apart() -> bool:
-    """Whether the kernel has CONFIG_IRQ_TIME_ACCOUNTING; False where it does not say."""
-    try:
-        text = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
-    except OSError:
-        try:
-            text = Path(f"/boot/config-{os.uname().release}").read_text(encoding="utf-8")
-        except OSError:
-            return False
-    return "CONFIG_IRQ_TIME_ACCOUNTING=y" in text
 
 
 def _system(
