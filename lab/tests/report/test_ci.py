@@ -117,6 +117,12 @@ def test_a_comment_names_whatever_fails_the_check(summary):
     assert f"- Not measured: {wording.place(lost)}: the budget \\| ended" in text
     text = ci.comment(replace(shown, cells=(lost,) * 40))
     assert text.count("- Not measured: ") == 30 and "- … 10 more were not measured" in text
+    failed = replace(lost, invalid=(replace(fell.cell.trials[0], valid=False, reasons=["down"]),))
+    text = ci.comment(replace(shown, gains=(fell,) * 40, cells=(failed,) * 40))
+    assert text.count("\n- failed 1 of 1 trials: ") == 30
+    assert text.count("\n- connections 1, variant head: rps") == 30
+    assert "\n- … 10 more settings with failures\n" in text
+    assert "\n- … 10 more worse without a verdict\n" in text
 
 
 def test_comparisons_without_a_round_of_both_sides_compare_nothing(summary):

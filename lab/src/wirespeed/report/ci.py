@@ -71,21 +71,21 @@ def comment(summary: Summary, check: Criteria = NO_CHECK) -> str:
             lines.append(f"| | … {len(gains) - ROWS_MAX} more in report.html | | | | |")
         lines.append("")
     lines += [f"- {one}" for one in filter(None, [story.duets(summary), *story.warnings(summary)])]
-    lines += [f"- {cell.failures} trials: {_escaped(prefix(cell.axes))}{_escaped(cell.failure)}"
+    failed = [f"{cell.failures} trials: {prefix(cell.axes)}{cell.failure}"
               for cell in summary.cells if cell.failures]  # fmt: skip
-    lost = [cell for cell in summary.cells if not (cell.trials or cell.failures)]
-    lines += [f"- Not measured: {_escaped(prefix(cell.axes))}{_escaped(cell.reason)}"
-              for cell in lost[:ROWS_MAX]]  # fmt: skip
-    lines += [f"- … {len(lost) - ROWS_MAX} more were not measured"] * (len(lost) > ROWS_MAX)
-    lines += [f"- {_escaped(prefix(cell.axes))}{_escaped(text)}"
-              for cell, text in gate.uncompared(summary, check)[:ROWS_MAX]]  # fmt: skip
-    lines += [f"- {_escaped(prefix(gain.cell.axes))}{gain.metric}: {_escaped(text)}"
-              for gain, text in gate.unjudged(summary)]  # fmt: skip
-    lines += [f"- {_escaped(one.contender)}: {one.metric}: {_escaped(text)}"
-              for one, text in gate.unjudged_families(summary)]  # fmt: skip
-    rules = gate.broken_rules(summary, check)
-    lines += [f"- Broken rule: {_escaped(line)}" for line in rules[:ROWS_MAX]]
-    lines += [f"- … {len(rules) - ROWS_MAX} more broken rules"] * (len(rules) > ROWS_MAX)
+    lost = [f"Not measured: {prefix(cell.axes)}{cell.reason}"
+            for cell in summary.cells if not (cell.trials or cell.failures)]  # fmt: skip
+    uncompared = [prefix(cell.axes) + text for cell, text in gate.uncompared(summary, check)]
+    unjudged = [f"{prefix(gain.cell.axes)}{gain.metric}: {text}"
+                for gain, text in gate.unjudged(summary)]  # fmt: skip
+    unjudged += [f"{one.contender}: {one.metric}: {text}"
+                 for one, text in gate.unjudged_families(summary)]  # fmt: skip
+    rules = [f"Broken rule: {line}" for line in gate.broken_rules(summary, check)]
+    lines += _listed(failed, "settings with failures")
+    lines += _listed(lost, "were not measured")
+    lines += _listed(uncompared, "were not compared")
+    lines += _listed(unjudged, "worse without a verdict")
+    lines += _listed(rules, "broken rules")
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
@@ -94,6 +94,12 @@ def comment(summary: Summary, check: Criteria = NO_CHECK) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _listed(items: list[str], what: str) -> list[str]:
+    """GitHub refuses a comment of more than 65,536 characters."""
+    lines = [f"- {_escaped(item)}" for item in items[:ROWS_MAX]]
+    return lines + [f"- … {len(items) - ROWS_MAX} more {what}"] * (len(items) > ROWS_MAX)
 
 
 def _headline(summary: Summary) -> str:
