@@ -78,6 +78,20 @@ def test_words_of_a_program_that_goes_on_are_not_written_over(monkeypatch, tmp_p
         opened.wait(60)
 
 
+def test_words_between_the_answers_of_an_agent_are_a_reason_in_one_line():
+    """A job in the background of ~/.bashrc: the traceback of a parser."""
+    for words in ("12 new messages", "12"):
+        speaks = f"printf '%s\\n' '{channel.MARKER.decode()}' '{words}'; cat >/dev/null"
+        opened = Channel(Transport("far", ("sh", "-c", speaks)), {})
+        try:
+            with pytest.raises(HostError, match=rf"^far: something writes .* may: {words}$"):
+                while True:
+                    opened.receive()
+        finally:
+            opened.close()
+            opened.wait(60)
+
+
 def test_a_host_keeps_its_lease_through_a_pause_of_seconds():
     """Whatever a site allows: neither ssh nor the lab give a host up before its lease is over."""
     site = Site(kind="ssh", lease="20s")

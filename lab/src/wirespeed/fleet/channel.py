@@ -136,12 +136,25 @@ class Channel:
         messages = []
         for line in lines:
             if self._is_greeted:
-                messages.append(json.loads(line))
+                messages.append(self._message(line))
             else:
                 self._is_greeted = line.startswith(MARKER)
         if not self._is_greeted and len(self._buffer) > GREETING_BYTES_MAX:
             raise HostError(f"{self.name}: something else than Python answers there")
         return messages
+
+    def _message(self, line: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if isinstance(message, dict):
+            return message
+        words = line[:80].decode(errors="replace").strip()
+        raise LostHostError(
+            f"{self.name}: something writes between the agent's answers, as a start-up file of the "
+            f"shell there may: {words}"
+        )
 
     def last_words(self) -> str:
         """Why the program ended, as it said itself."""
