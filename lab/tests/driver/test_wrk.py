@@ -49,6 +49,17 @@ def test_figures_of_a_run(tmp_path):
     assert found.little_residual == pytest.approx(4.42e6 / (100 / 73957.4 * 1e9) - 1)
 
 
+@pytest.mark.parametrize(
+    ("words", "connections"), [(["-c", "1k"], 1000), (["-c2K"], 2000), (["-c", "k"], 10), ([], 10)]
+)
+def test_connections_are_read_as_wrk_reads_them(words, connections, tmp_path):
+    """Of 1k the lab knew nothing, took the default, and Little's law was broken in each trial."""
+    run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
+    (tmp_path / "out").write_text(TEXT)
+    one = instance([*words, "http://x/"])
+    assert wrk.read(one, run, Output(tmp_path / "out", "", 7, 8)).connections == connections
+
+
 def test_a_text_without_result_is_an_error_with_its_last_line(tmp_path):
     run = LoadRun(tmp_path, 1.0, 0.0, 0.0)
     (tmp_path / "out").write_text("unable to connect to x:80\n")

@@ -54,14 +54,14 @@ def has(argv: Collection[str], *options: str) -> bool:
 
 
 def number_after(argv: list[str], default: int, *options: str) -> int:
-    """The whole number of an option, however it is written."""
+    """The whole number of an option, however it is written; wrk takes 1k for 1000."""
     for place, word in enumerate(argv):
         for option in options:
             rest = word[len(option):].lstrip("=") if word.startswith(option) else ""  # fmt: skip
-            if word == option and place + 1 < len(argv) and argv[place + 1].isdigit():
-                return int(argv[place + 1])
-            if rest.isdigit():
-                return int(rest)
+            after = argv[place + 1] if word == option and place + 1 < len(argv) else rest
+            if found := re.fullmatch(r"([0-9]+)([kMG]?)", after, re.IGNORECASE):
+                scale = " KMG".index(found[2].upper() or " ")
+                return int(found[1]) * int(1000**scale)
     return default
 
 
