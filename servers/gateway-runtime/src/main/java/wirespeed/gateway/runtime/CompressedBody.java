@@ -11,10 +11,8 @@ import java.nio.ByteBuffer;
 import java.util.zip.GZIPOutputStream;
 import wirespeed.gateway.core.BodyTransform;
 
-/** Holds back what the compressor has not made of it, but not when the origin has paused. */
+/** Each piece leaves whole: the origin may pause after any of them. */
 final class CompressedBody implements BodyTransform {
-    /** A piece that is shorter than what one read takes ends with what there was to read. */
-    private static final int FULL_READ_BYTES = 4000;
     private static final int BUFFER_BYTES = 4096;
     private static final int BROTLI_QUALITY = 4;
 
@@ -62,9 +60,7 @@ final class CompressedBody implements BodyTransform {
         piece.get(buffer, 0, count);
         try {
             compressor.write(buffer, 0, count);
-            if (count < FULL_READ_BYTES) {
-                compressor.flush();
-            }
+            compressor.flush();
         } catch (IOException impossible) {
             throw new UncheckedIOException(impossible);
         }
