@@ -18,7 +18,7 @@ import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.OptionValues;
 import wirespeed.gateway.core.Refusal;
 
-/** What is asked for is done one after the other, by whatever way it is asked. */
+/** What is asked for is done one after the other, by whatever way it is asked; balancers do not wait. */
 final class AdminApi {
     /**
      * What a client asks for.
@@ -82,6 +82,9 @@ final class AdminApi {
     /** Does what is asked for; what cannot be done is an answer, too. */
     Answer answer(Asked asked, String body) {
         try {
+            if (isProbe(asked)) {
+                return view(asked.path());
+            }
             synchronized (this) {
                 return done(asked, body);
             }
@@ -96,12 +99,14 @@ final class AdminApi {
         }
     }
 
+    private static boolean isProbe(Asked asked) {
+        return asked.isRead() && (asked.path().equals("/ready") || asked.path().equals("/health"));
+    }
+
     /** Null for a client that may ask this; to be looked at before its body is read. */
     Answer refusal(Asked asked) {
-        // Balancers ask these two without a token, and by whatever name.
-        boolean isOpen = asked.isRead()
-                && (asked.path().equals("/ready") || asked.path().equals("/health"));
-        if (isOpen || asked.isOwner()) {
+        // Balancers ask without a token, and by whatever name.
+        if (isProbe(asked) || asked.isOwner()) {
             return null;
         }
         if (hasSocket && !asked.isRead()) {
