@@ -79,7 +79,6 @@ public final class ConfigStore {
     /** Writes the text so that a crash leaves the old file or the new one. */
     synchronized void keep(String next) throws IOException {
         if (file != null) {
-            rotate();
             // A link stays one: what it points to is replaced.
             Path target = Files.exists(file) ? file.toRealPath() : file.toAbsolutePath();
             Path temporary = target.resolveSibling(target.getFileName() + ".new");
@@ -96,6 +95,8 @@ public final class ConfigStore {
                 }
                 channel.force(true);
             }
+            // Only now: a text that cannot be written costs no generation.
+            rotate();
             Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
             syncFolder(target.getParent());

@@ -65,4 +65,22 @@ class ConfigStoreTest {
             assertThrows(NoSuchFileException.class, () -> store.older(none), none);
         }
     }
+
+    @Test
+    void a_text_that_cannot_be_written_costs_no_generation() throws IOException {
+        ConfigStore store = store(file);
+        for (int i = 1; i <= 10; i++) {
+            store.keep(String.valueOf(i));
+        }
+        Path inTheWay = Files.createDirectory(folder.resolve("gw.toml.new"));
+        for (int i = 0; i < 3; i++) {
+            assertThrows(IOException.class, () -> store.keep("refused"));
+        }
+        assertEquals("9", store.older("1"));
+        assertEquals("0", store.older("10"));
+        Files.delete(inTheWay);
+        store.keep("11");
+        assertEquals("10", store.older("1"));
+        assertEquals("1", store.older("10"));
+    }
 }
