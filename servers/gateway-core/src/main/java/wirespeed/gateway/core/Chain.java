@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 
 /**
  * An index loop over an array. A stage that is complete already is taken in the loop, so no chain
@@ -35,6 +36,8 @@ public final class Chain {
     }
 
     private static final Filter[] NONE = {};
+    private static final Pattern NUMBER = Pattern.compile("[0-9]+");
+    private static final int NUMBER_DIGITS = 10;
     private final Map<Phase, Filter[]> filters = new EnumMap<>(Phase.class);
     private final FinishFilter[] finishers;
 
@@ -43,11 +46,18 @@ public final class Chain {
         for (Phase phase : Phase.values()) {
             filters.put(phase, all.stream().filter(filter -> filter.phase() == phase)
                     .map(Filter.class::cast)
-                    .sorted(Comparator.comparingInt(Filter::order).thenComparing(Filter::name))
+                    .sorted(Comparator.comparingInt(Filter::order).thenComparing(Chain::numbered)
+                            .thenComparing(Filter::name))
                     .toArray(Filter[]::new));
         }
         finishers = all.stream().filter(FinishFilter.class::isInstance)
                 .map(FinishFilter.class::cast).toArray(FinishFilter[]::new);
+    }
+
+    /** The name with numbers of one length: by default it ends in that of the filter in its table. */
+    private static String numbered(Filter filter) {
+        return NUMBER.matcher(filter.name()).replaceAll(number -> "0".repeat(
+                Math.max(0, NUMBER_DIGITS - number.group().length())) + number.group());
     }
 
     /** Notifies the finish filters; exceptions that they throw no longer change anything. */

@@ -8,7 +8,7 @@ package wirespeed.gateway.core;
 public interface Filter extends AutoCloseable {
     Phase phase();
 
-    /** Smaller runs earlier within the phase; equal orders run by name. */
+    /** Smaller runs earlier within the phase; equal orders run by name, numbers in it by value. */
     int order();
 
     /** Unique; it appears in metrics and on the admin port. */

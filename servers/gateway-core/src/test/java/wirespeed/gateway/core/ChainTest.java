@@ -69,6 +69,14 @@ class ChainTest {
     }
 
     @Test
+    void the_tenth_of_a_type_runs_after_the_ninth() {
+        run(filter("rewrite-10", 0, c -> Step.NEXT), filter("rewrite-9", 0, c -> Step.NEXT),
+                filter("a-2-b", 0, c -> Step.NEXT), filter("a-010-b", 0, c -> Step.NEXT),
+                filter("a-10-b", 0, c -> Step.NEXT), filter("a-10-a", 0, c -> Step.NEXT));
+        assertEquals(List.of("a-2-b", "a-10-a", "a-010-b", "a-10-b", "rewrite-9", "rewrite-10"), ran);
+    }
+
+    @Test
     void runs_by_order_then_name_and_only_what_wants_to() {
         run(filter("c", 2, c -> Step.NEXT), filter("b", 1, c -> Step.NEXT),
                 filter("a", 2, c -> Step.NEXT), filter("unwanted", 0, c -> Step.NEXT));
