@@ -68,10 +68,10 @@ final class AccessLog extends ShippedFilters.Scoped implements FinishFilter {
     }
 
     private Writer open() throws IOException {
-        return new BufferedWriter(file == null
-                ? new OutputStreamWriter(System.out, StandardCharsets.UTF_8)
-                : Files.newBufferedWriter(file, StandardOpenOption.CREATE,
-                        StandardOpenOption.APPEND));
+        // Of Files' own writer, a character without an encoding would fail each later write, too.
+        return new BufferedWriter(new OutputStreamWriter(file == null ? System.out
+                : Files.newOutputStream(file, StandardOpenOption.CREATE, StandardOpenOption.APPEND),
+                StandardCharsets.UTF_8));
     }
 
     /** The file has been renamed: from the next line on a new one is written. */

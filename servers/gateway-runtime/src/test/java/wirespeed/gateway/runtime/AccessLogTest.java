@@ -129,4 +129,20 @@ class AccessLogTest {
         assertEquals("/asked//for?a=1 /rewritten?b=2\n",
                 new AccessLogFormat("{target} {forwarded}").line(context, 200, 0));
     }
+
+    @Test
+    void half_a_character_costs_no_line() throws Exception {
+        Path file = folder.resolve("access.log");
+        AccessLog log = new AccessLog(new ShippedFilters.Scope("log", 0, "/", "", "any"),
+                file.toString(), "{error}");
+        Context context = context();
+        for (String error : new String[] {"a\ud83d", "b"}) {
+            context.failure(new IllegalStateException(error));
+            log.finished(context, 500, 0);
+            Thread.sleep(100);
+        }
+        log.close();
+        assertEquals("a?\nb\n", text(file));
+        assertEquals(0, log.dropped());
+    }
 }
