@@ -522,4 +522,22 @@ abstract class FeatureContract extends CarrierContract {
         client.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assertEquals(200, client.read().status());
     }
+
+    @Test
+    void addresses_that_never_answer_have_taken_the_time_and_not_the_gateway() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        RecordingOrigin other = closedLater(new RecordingOrigin());
+        origin.handler = RecordingOrigin.after(end);
+        other.handler = RecordingOrigin.after(end);
+        Path log = folder.resolve("late.log");
+        Carrier gateway = start("[origins.o]\naddresses = [\"127.0.0.1:" + origin.port()
+                + "\", \"127.0.0.1:" + other.port() + "\"]\nresponse = \"300ms\"\n[[filter]]\ntype = "
+                + "\"access-log\"\nfile = \"" + log + "\"\nformat = \"{attempts} {duration} {own}\"\n");
+        assertEquals(504, client(gateway).get("/").status());
+        end.countDown();
+        String[] fields = awaitText(log).trim().split(" ");
+        assertEquals("2", fields[0]);
+        assertTrue(Long.parseLong(fields[1]) - Long.parseLong(fields[2]) >= 550_000,
+                String.join(" ", fields));
+    }
 }

@@ -57,7 +57,6 @@ public final class Attempts {
     public static void accept(Context context, Address address, Response response, long tookNanos,
             long waitedNanos, long nowMillis) {
         Forwarding.acceptResponse(response);
-        context.originNanos(tookNanos);
         context.origin().judge(address, response.status(), waitedNanos / 1_000_000,
                 nowMillis - tookNanos / 1_000_000, nowMillis);
     }

@@ -23,6 +23,7 @@ public final class Context {
     private String id;
     private int attempts;
     private long originNanos;
+    private long earlierNanos;
     private long responseBytes;
     private Map<String, Object> attributes;
 
@@ -82,6 +83,7 @@ public final class Context {
     /** Counts an attempt at this address. */
     public void attempt(Address address) {
         this.address = address;
+        earlierNanos = originNanos;
         attempts++;
     }
 
@@ -124,13 +126,14 @@ public final class Context {
         this.failure = failure;
     }
 
-    /** Nanoseconds from asking the origin to the end of its response. */
+    /** Nanoseconds for which an address was asked: to the end of its response, or to its loss; of all attempts. */
     public long originNanos() {
         return originNanos;
     }
 
-    public void originNanos(long originNanos) {
-        this.originNanos = originNanos;
+    /** Of the present attempt, so far. */
+    public void originNanos(long nanos) {
+        originNanos = earlierNanos + nanos;
     }
 
     /** Body bytes sent to the client so far. */

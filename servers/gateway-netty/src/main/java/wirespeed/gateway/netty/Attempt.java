@@ -135,7 +135,7 @@ final class Attempt {
     /** The response is complete; the connection is no longer ours. */
     void responseEnd(Headers trailers) {
         end();
-        exchange.responseEnd(this, trailers);
+        exchange.responseEnd(trailers);
     }
 
     /** The origin can take more of the request body. */

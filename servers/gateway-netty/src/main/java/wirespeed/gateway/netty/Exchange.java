@@ -282,9 +282,8 @@ final class Exchange extends ExchangeAttempts implements Chain.Done {
     }
 
     /** The origin's response is complete; the connection is no longer ours. */
-    void responseEnd(Attempt ended, Headers trailers) {
+    void responseEnd(Headers trailers) {
         asksNobody();
-        context.originNanos(ended.tookNanos());
         relay.end(request.takesTrailers() ? Trailers.fit(trailers) : null);
     }
 

@@ -27,6 +27,7 @@ abstract class ExchangeAttempts {
     /** Another address that is asked in parallel with the first; the first answer counts. */
     private Attempt hedge;
     private ScheduledFuture<?> hedgeTimer;
+    private long askedNanos;
 
     ExchangeAttempts(Loop loop, Client client, Request request) {
         this.loop = loop;
@@ -57,7 +58,13 @@ abstract class ExchangeAttempts {
 
     /** The attempt has ended, and no other address is asked. */
     void asksNobody() {
+        countOrigin();
         attempt = null;
+    }
+
+    /** From the first of two attempts on, if there are two. */
+    private void countOrigin() {
+        context.originNanos(loop.nowNanos() - askedNanos);
     }
 
     /** Asks an address; false without another one than {@code not}. */
@@ -74,6 +81,7 @@ abstract class ExchangeAttempts {
             client.readBody(false);
         }
         context.attempt(address);
+        askedNanos = loop.nowNanos();
         attempt = attemptAt(address);
         armHedge();
         attempt.start(needsFresh);
@@ -167,6 +175,7 @@ abstract class ExchangeAttempts {
 
     /** Judges a response head; throws a refusal of one that may not go on. */
     void judge(Attempt answered, Response response) {
+        countOrigin();
         Attempts.accept(context, answered.address(), response, answered.tookNanos(), answered.waitedNanos(),
                 loop.sharedMillis());
     }
@@ -210,6 +219,7 @@ abstract class ExchangeAttempts {
         attempt = null;
         hedge = null;
         if (first != null) {
+            countOrigin();
             first.abandon();
         }
         if (second != null) {

@@ -63,6 +63,7 @@ final class Call {
         Origin origin = context.origin();
         isCounted = true;
         address.inFlight().incrementAndGet();
+        askedNanos = System.nanoTime();
         try {
             lease = lease(origin, needsFresh);
             askedNanos = System.nanoTime();
@@ -71,7 +72,6 @@ final class Call {
                 long wait = context.responseMillis() * 1_000_000L;
                 response = readFinal(Math.min(deadlineNanos, System.nanoTime() + wait));
             }
-            context.originNanos(System.nanoTime() - askedNanos);
             response.answers(context.request().method());
             return response;
         } catch (ClientFailure client) {
@@ -85,10 +85,16 @@ final class Call {
             abandon();
             throw failure;
         } finally {
+            context.originNanos(tookNanos());
             if (lease == null) {
                 uncount();
             }
         }
+    }
+
+    /** Since it was asked; without a connection, since one was asked for. */
+    long tookNanos() {
+        return System.nanoTime() - askedNanos;
     }
 
     private OriginPool.Lease lease(Origin origin, boolean needsFresh) throws OriginFailure, OriginPool.Full {
@@ -320,7 +326,9 @@ final class Call {
         }
     }
 
-    private OriginFailure lost(Category category, Exception cause) {
+    /** The response ends here; afterwards the connection is no longer used. */
+    OriginFailure lost(Category category, Exception cause) {
+        context.originNanos(tookNanos());
         abandon();
         return new OriginFailure(category, Loss.AFTER_ANSWER, cause.getMessage(),
                 cause);
@@ -336,7 +344,7 @@ final class Call {
         if (lease == null) {
             return;
         }
-        context.originNanos(System.nanoTime() - askedNanos);
+        context.originNanos(tookNanos());
         boolean isReusable = isRequestSent && response.keepAlive()
                 && response.received().kind() != Framing.Kind.UNTIL_CLOSE
                 && lease.connection.buffered() == 0

@@ -179,7 +179,7 @@ final class Exchange {
         call = new Call(plant, context, address, body, scratch, deadlineNanos);
         try {
             Response response = call.ask(needsFresh);
-            Attempts.accept(context, address, response, context.originNanos(), call.waitedNanos(), nowMillis());
+            Attempts.accept(context, address, response, call.tookNanos(), call.waitedNanos(), nowMillis());
             return response;
         } catch (Refusal malformed) {
             call.abandon();
@@ -346,8 +346,7 @@ final class Exchange {
     /** A piece of the origin's body, within the time of the exchange. */
     private int read() throws OriginFailure {
         if (isLate()) {
-            throw new OriginFailure(Category.ORIGIN_TIMEOUT, Loss.AFTER_ANSWER,
-                    "the exchange took too long", new SocketTimeoutException());
+            throw call.lost(Category.ORIGIN_TIMEOUT, new SocketTimeoutException("the exchange took too long"));
         }
         return call.read();
     }
