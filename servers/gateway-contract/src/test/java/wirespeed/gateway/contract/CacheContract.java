@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import wirespeed.gateway.core.Category;
 
 abstract class CacheContract extends CarrierContract {
     private static final String ONCE_STALE = "Cache-Control: max-age=0\r\nETag: \"1\"\r\n";
@@ -704,5 +705,19 @@ abstract class CacheContract extends CarrierContract {
         client.send("HEAD /c HTTP/1.1\r\nHost: a\r\nCache-Control: no-cache\r\n\r\n");
         assertEquals("\"2\"", client.read(true).header("ETag"));
         assertEquals("new", get(client, "").body());
+    }
+
+    @Test
+    void an_answer_wanted_from_the_cache_only_blames_no_filter() throws Exception {
+        RawClient client = client();
+        client.send("GET /none HTTP/1.1\r\nHost: a\r\nCache-Control: only-if-cached\r\n\r\n");
+        assertEquals(504, client.read().status());
+        assertEquals(0, origin.seen.size());
+        assertEquals(1, count(Category.LIMIT));
+        assertEquals(0, count(Category.FILTER_ERROR));
+    }
+
+    private long count(Category category) {
+        return gateway.runtime.gateway().meters().stream().mapToLong(one -> one.get(category, 5)).sum();
     }
 }

@@ -156,7 +156,8 @@ final class ContentCache {
                 askAgain(context, asked, stored);
             }
             if (control.has("only-if-cached")) {
-                return Step.fail(504, null);
+                context.category(Category.LIMIT);
+                return Step.respond(Failure.of(context.request(), 504, ""));
             }
             misses.incrementAndGet();
             return context.request().method().equals("GET") && !wantsOrigin(control)
