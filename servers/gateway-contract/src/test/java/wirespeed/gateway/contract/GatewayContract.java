@@ -322,6 +322,10 @@ abstract class GatewayContract extends CarrierContract {
                 pattern = "^/gone/(.*)"
                 replacement = "/search?q=$1"
                 [[filter]]
+                type = "redirect"
+                pattern = "^/part/(.*)"
+                replacement = "/new?a#$1"
+                [[filter]]
                 type = "static-response"
                 prefix = "/teapot"
                 status = 404
@@ -342,6 +346,7 @@ abstract class GatewayContract extends CarrierContract {
         assertEquals("GET /item?id=7 HTTP/1.1|", client.get("/item/7").body());
         assertEquals("GET /item?id=7&x=/../y HTTP/1.1|", client.get("/item/7?x=/../y").body());
         assertEquals("/search?q=a&x", client.get("/gone/a?x").header("Location"));
+        assertEquals("/new?a&x#b", client.get("/part/b?x").header("Location"));
         assertEquals("GET /to/x;v=1/y;w HTTP/1.1|", client.get("/from;u/x;v=1/y;w").body());
         assertEquals("/new/x;v=1", client.get("/old/x;v=1").header("Location"));
         RawClient.Answer teapot = client.get("/teapot");

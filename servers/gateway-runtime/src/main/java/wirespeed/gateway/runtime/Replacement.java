@@ -154,11 +154,14 @@ record Replacement(Expression pattern, String text) {
         }
     }
 
-    /** A replacement may have a query of its own; the request's goes behind it. */
+    /** A replacement may have a query of its own; the request's goes behind it, and before a fragment. */
     private static String withQuery(String replaced, String query) {
         if (query == null) {
             return replaced;
         }
-        return replaced + (replaced.indexOf('?') < 0 ? '?' : '&') + query;
+        int hash = replaced.indexOf('#');
+        int end = hash < 0 ? replaced.length() : hash;
+        String before = replaced.substring(0, end);
+        return before + (before.indexOf('?') < 0 ? '?' : '&') + query + replaced.substring(end);
     }
 }
