@@ -130,7 +130,8 @@ final class FilterCompiler {
                         .append(diagnostic.getMessage(java.util.Locale.ROOT).replace('\n', ' '));
             }
         }
-        return message.toString();
+        // It may fail itself, such as on an expression too deep for its stack, and says that elsewhere.
+        return message.length() == 0 ? fileName + ": the compiler has failed" : message.toString();
     }
 
     private static List<Class<?>> load(String fileName, Map<String, byte[]> compiled)
