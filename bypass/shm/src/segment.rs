@@ -600,6 +600,12 @@ impl Segment {
         let words = &self.header().silent[side & 1][..used];
         words.iter().any(|word| word.load(Ordering::SeqCst) != 0)
     }
+
+    /// Whether that is so of the process at place `index`.
+    pub fn is_silent(&self, side: usize, index: usize) -> bool {
+        let (index, silent) = (index % PROCESSES, &self.header().silent[side & 1]);
+        silent[index / 32].load(Ordering::SeqCst) & 1 << (index % 32) != 0
+    }
 }
 
 fn check_sizes(slots: usize, ring_bytes: usize) -> Result<()> {

@@ -295,6 +295,21 @@ impl Peer {
         self.children.get_or_init(none)[index % PROCESSES].store(number, Ordering::Relaxed);
     }
 
+    /// Whether a process of our side has confined itself that may be a relative of this one. The other side writes these words,
+    /// too: this process's place does not count, and in one that did not come by fork only places taken for its children do.
+    fn has_silent_relative(&self) -> bool {
+        let is_child = IS_CHILD.load(Ordering::Relaxed);
+        let is_childs = |index: usize, number: u64| {
+            let children = self.children.get();
+            children.is_some_and(|all| all[index].load(Ordering::Relaxed) == number)
+        };
+        let mut all = self.segment.processes(self.side);
+        all.any(|(index, number)| {
+            let is_relative = is_child || is_childs(index, number);
+            index != self.process_index() && is_relative && self.segment.is_silent(self.side, index)
+        })
+    }
+
     /// Slots where sockets of ours live.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.sockets.len()).filter(|slot| self.socket(*slot).is_some())
@@ -410,6 +425,14 @@ pub fn note_fork() {
     HAS_FORKED.store(true, Ordering::Relaxed);
 }
 
+/// This one is a child of a fork: which places its parent and its other children have, only the parent knows.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// See [`has_confined_holder`].
+pub fn note_being_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+}
+
 /// Whether this process has started another one that may hold what it holds, or was started so.
 pub fn has_forked() -> bool {
     HAS_FORKED.load(Ordering::Relaxed)
@@ -421,7 +444,8 @@ pub fn has_confined_holder() -> bool {
     if !HAS_FORKED.load(Ordering::Relaxed) {
         return false;
     }
-    let is_silent = |peer: &Arc<Peer>| peer.segment.has_silent(peer.side);
+    let is_silent =
+        |peer: &Arc<Peer>| peer.segment.has_silent(peer.side) && peer.has_silent_relative();
     PEERS.lock().is_ok_and(|peers| peers.iter().any(is_silent))
 }
 

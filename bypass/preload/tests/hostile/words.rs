@@ -105,6 +105,24 @@ fn the_flags_of_a_shared_connection_are_not_the_peers() {
     listening.close();
 }
 
+/// A server that has forked, as redis does to save, leaves new sockets to the kernel when its child confines itself.
+#[test]
+fn a_client_that_says_a_child_is_confined_leaves_no_new_socket_to_the_kernel() {
+    let listening = Listening::open();
+    let client = Client::of(&listening);
+    let server = client.connect(&listening, 19);
+    if let Some(prepared) = fork::prepare() {
+        fork::undo(fork::parent(prepared));
+    }
+    for index in 0..32 {
+        client.segment.set_silent(1, index);
+    }
+    serve_honestly(&listening);
+    Listening::open().close();
+    close(server);
+    listening.close();
+}
+
 /// What a peer says of itself may cost looks; an administrator sees them.
 #[test]
 fn sleeps_that_look_again_are_counted() {
