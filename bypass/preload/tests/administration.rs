@@ -5,7 +5,7 @@ mod itself;
 mod library;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -301,6 +301,65 @@ print(select.epoll().register(0, select.EPOLLIN))
     command.stdin(Stdio::piped());
     let done = command.output().expect("python3");
     assert_eq!(said(&done), "shared\n[]\nENOSPC\nNone");
+}
+
+/// Runs `look` with the process of a script each time that it says so, until it ends.
+fn at_each_stop(script: &str, mut look: impl FnMut(u32)) {
+    let stop = "
+import os, sys
+def stop():
+    print('at', os.getpid(), flush=True)
+    sys.stdin.readline()
+";
+    let mut command = python(&(TO_ITSELF.to_owned() + stop + script));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3");
+    let mut answer = child.stdin.take().expect("a pipe");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    for line in lines.map_while(Result::ok) {
+        if let Some(process) = line.strip_prefix("at ") {
+            look(process.parse().expect("a number"));
+            writeln!(answer).expect("it waits");
+        } else {
+            assert_eq!(line, "shared");
+        }
+    }
+    assert!(child.wait().expect("an end").success());
+}
+
+/// Role and state of each socket of a process.
+fn sockets_of(process: u32) -> Vec<(&'static str, &'static str)> {
+    let view = View::open(process).expect("readable").expect("a page");
+    let mut all: Vec<_> = view
+        .connections()
+        .iter()
+        .map(|one| (one.role, one.state))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn the_statistics_show_no_connection_that_was_left_to_the_kernel() {
+    let script = "
+crowded = socket.create_server(('127.0.0.1', 0), backlog=1)
+crowded.setblocking(False)
+try:
+    crowded.accept()
+except BlockingIOError:
+    pass
+clients = [socket.create_connection(crowded.getsockname()) for _ in range(4)]
+stop()
+";
+    at_each_stop(script, |process| {
+        let view = View::open(process).expect("readable").expect("a page");
+        let decisions = view.decisions();
+        let target = &decisions.last().expect("one is too many").address;
+        let left = decisions.iter().filter(|one| one.address == *target);
+        let connections = view.connections();
+        let shown = connections.iter().filter(|one| one.peer == *target);
+        assert_eq!(left.count() + shown.count(), 4);
+    });
 }
 
 /// Waits until a file is there and has been written, not only begun. The thread writes when it has something to do, and

@@ -9,7 +9,7 @@ use bypass_sys::address::{self, SharedAddress};
 use bypass_sys::kernel;
 
 use crate::peer::{self, Peer, Waiting};
-use crate::process::table;
+use crate::process::{self, table};
 use crate::sys::PeerPlace;
 
 mod state;
@@ -421,8 +421,16 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
     Some(index)
 }
 
+/// The page of statistics shows socket `index` no more: it is closed, not connected, or left to the kernel.
+pub fn leave_row(index: usize) {
+    if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
+        row.fd.store(0, Ordering::Release);
+    }
+}
+
 /// Gives an object back; whoever still has its number finds another generation.
 pub fn free(index: usize) {
+    leave_row(index);
     get(index).change(Event::Close);
     get(index).generation.fetch_add(1, Ordering::AcqRel);
     let left = FREE.lock().map_or(0, |mut free| {

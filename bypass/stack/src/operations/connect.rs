@@ -605,6 +605,7 @@ fn establish(
         peer.set_socket(slot, None);
         drop(socket.peer.take());
         socket.change(Event::Dissolve);
+        sockets::leave_row(index);
         withdraw(peer, slot);
         return Err(reason);
     }

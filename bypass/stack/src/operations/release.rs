@@ -7,7 +7,7 @@ use crate::packets;
 use crate::peer::{self, trimming};
 use crate::process::kept::{self, Keeper};
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, pool, Outcome};
+use crate::process::{pool, Outcome};
 use crate::sockets::{self, Socket};
 use crate::stream::{self, content, find, index_of, named, Stream};
 use crate::wait::epoll;
@@ -63,9 +63,6 @@ fn finish(kind: Kind, index: usize) -> (i32, bool) {
             lingering = stream::end(index);
         }
         _ => {}
-    }
-    if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
-        row.fd.store(0, Ordering::Release);
     }
     sockets::free(index);
     if let Some(lingering) = lingering {

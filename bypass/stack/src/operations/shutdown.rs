@@ -54,6 +54,7 @@ pub fn unconnect(fd: i32, entry: Entry) {
         false,
     );
     socket.change(Event::Dissolve);
+    sockets::leave_row(entry.index());
     if shadow::is_connected(fd) {
         shadow::disconnect(fd);
     }
