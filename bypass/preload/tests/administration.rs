@@ -340,6 +340,34 @@ fn sockets_of(process: u32) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
+fn the_statistics_say_how_far_connections_have_ended() {
+    let script = "
+server = listener.accept()[0]
+stop()
+client.shutdown(socket.SHUT_WR)
+server.recv(1)
+stop()
+server.close()
+client.recv(1)
+stop()
+";
+    let listener = ("listener", "open");
+    let mut all = vec![
+        vec![("client", "closed"), listener],
+        vec![
+            ("client", "half-closed"),
+            listener,
+            ("server", "peer-closed"),
+        ],
+        vec![("client", "open"), listener, ("server", "open")],
+    ];
+    at_each_stop(script, |process| {
+        assert_eq!(sockets_of(process), all.pop().expect("three stops"));
+    });
+    assert!(all.is_empty());
+}
+
+#[test]
 fn the_statistics_show_no_connection_that_was_left_to_the_kernel() {
     let script = "
 crowded = socket.create_server(('127.0.0.1', 0), backlog=1)

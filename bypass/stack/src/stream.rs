@@ -258,6 +258,7 @@ impl Stream {
             return None;
         }
         self.socket.set(sockets::RESET_TOLD, true);
+        attaching::describe_end(self.index, self.shut_flags());
         self.show_reset(By::Peer);
         Some(self.failure())
     }
@@ -340,6 +341,7 @@ impl Stream {
     pub fn set_shut(&self, how: Event) {
         if self.socket.change(how) {
             self.share_shut(self.socket.flags.load(Ordering::Relaxed) & sockets::SHUT);
+            attaching::describe_end(self.index, self.shut_flags());
         }
     }
 
@@ -347,6 +349,7 @@ impl Stream {
     pub fn wrote_to_closed(&self) {
         self.socket.set(sockets::WROTE_TO_CLOSED, true);
         self.share_shut(sockets::WROTE_TO_CLOSED);
+        attaching::describe_end(self.index, self.shut_flags());
     }
 
     fn share_shut(&self, how: u32) {

@@ -178,7 +178,7 @@ pub struct Row {
     pub role: AtomicU32,
     /// 1 shared memory, 2 kernel, 3 packets.
     pub path: AtomicU32,
-    /// 1 open, 2 half closed by this process, 3 by the peer, 4 reset.
+    /// 1 open, 2 half closed by this process, 3 by the peer, 4 reset, 5 closed by both, as far as this process knows.
     pub state: AtomicU32,
     /// Bytes received.
     pub bytes_in: AtomicU64,
@@ -384,7 +384,7 @@ pub struct Connection {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// open, half-closed, peer-closed or reset.
+    /// open, half-closed, peer-closed, closed or reset.
     pub state: &'static str,
 }
 
@@ -603,6 +603,7 @@ fn read_row(row: &Row) -> Option<Connection> {
             1 => "open",
             2 => "half-closed",
             3 => "peer-closed",
+            5 => "closed",
             _ => "reset",
         },
     })

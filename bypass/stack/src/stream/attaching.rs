@@ -31,6 +31,30 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
     table::set(fd, socket.entry(index));
 }
 
+/// How far a connection has ended, as a row says it, by the flags of its socket.
+fn state_of(flags: u32) -> u32 {
+    if flags & (sockets::RESET_TOLD | sockets::WROTE_TO_CLOSED) != 0 {
+        return 4;
+    }
+    match (
+        flags & sockets::SHUT_WRITE != 0,
+        flags & sockets::END_SEEN != 0,
+    ) {
+        (false, false) => 1,
+        (true, false) => 2,
+        (false, true) => 3,
+        (true, true) => 5,
+    }
+}
+
+/// The program has shut the connection down, or has found that it has ended.
+#[cold]
+pub(super) fn describe_end(index: usize, flags: u32) {
+    if let Some(row) = process::stats().and_then(|stats| stats.row_quick(index)) {
+        row.state.store(state_of(flags), Ordering::Relaxed);
+    }
+}
+
 /// Says in the page of statistics what the connection is; no byte of it was counted yet.
 pub(super) fn describe(row: &Row, socket: &Socket, peer: &Peer) {
     row.local.store(socket.local.load());
@@ -42,7 +66,7 @@ pub(super) fn describe(row: &Row, socket: &Socket, peer: &Peer) {
     for (word, value) in [
         (&row.role, role),
         (&row.path, path),
-        (&row.state, 1),
+        (&row.state, state_of(socket.flags.load(Ordering::Relaxed))),
         (&row.first_number, first_number),
         (&row.shown, 0),
     ] {

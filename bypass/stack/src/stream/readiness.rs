@@ -2,7 +2,7 @@
 
 use bypass_shm::layout::{CLOSED, FIN, RST};
 
-use super::{of_socket, Stream};
+use super::{attaching, of_socket, Stream};
 use crate::sockets::{self, Socket};
 
 /// Bits of an event that are always reported.
@@ -53,6 +53,12 @@ impl Stream {
         let is_ended = ends != 0;
         if self.socket.has(sockets::END_SEEN) != is_ended {
             self.socket.set(sockets::END_SEEN, is_ended);
+            let is_reset = if ends & RST != 0 {
+                sockets::RESET_TOLD
+            } else {
+                0
+            };
+            attaching::describe_end(self.index, self.shut_flags() | is_reset);
         }
     }
 }
