@@ -390,6 +390,29 @@ stop()
     });
 }
 
+/// As PostgreSQL's, which makes a child for each connection, and those of servers that become daemons once they listen.
+#[test]
+fn the_statistics_of_a_child_have_its_listeners_and_the_connections_that_it_uses() {
+    let script = "
+server = listener.accept()[0]
+child = os.fork()
+if child == 0:
+    stop()
+    server.send(b'x')
+    stop()
+    os._exit(0)
+os.waitpid(child, 0)
+";
+    let mut all = vec![
+        vec![("listener", "open"), ("server", "open")],
+        vec![("listener", "open")],
+    ];
+    at_each_stop(script, |process| {
+        assert_eq!(sockets_of(process), all.pop().expect("two stops"));
+    });
+    assert!(all.is_empty());
+}
+
 /// Waits until a file is there and has been written, not only begun. The thread writes when it has something to do, and
 /// every few seconds.
 fn await_written(folder: &Path) {

@@ -14,13 +14,14 @@ use bypass_shm::holders::{self, Holders};
 use bypass_shm::link;
 use bypass_sys::descriptor::Owned;
 use bypass_sys::kernel;
+use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
 use bypass_sys::waker::Name;
 
 use super::{offers, serving, sharing};
 use crate::datagrams;
 use crate::listener::{self, participants};
-use crate::operations::{connect, shadow, signals};
+use crate::operations::{connect, listen, shadow, signals};
 use crate::packets;
 use crate::peer::{self, Peer};
 use crate::process::table::{self, Entry};
@@ -242,6 +243,20 @@ pub fn child(prepared: Option<Prepared>) {
     offers::forget_all();
     free_left_over();
     listener::close_left_over();
+    describe_listeners();
+}
+
+/// The page of statistics is the child's own. Connections come into it as they are used.
+fn describe_listeners() {
+    if is_confined() {
+        return; // its filter need not allow to ask for their names
+    }
+    for fd in (0..table::used()).rev() {
+        let entry = table::get(fd);
+        if entry.kind() == table::Kind::Listener {
+            listen::describe(fd, entry.index(), sockets::get(entry.index()));
+        }
+    }
 }
 
 /// No descriptor of the child means these connections: a thread of the parent was ending them, or works on them in a call

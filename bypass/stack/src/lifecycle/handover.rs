@@ -7,7 +7,7 @@ use bypass_sys::{kernel, numbers};
 
 use super::{former, serving, sharing};
 use crate::listener::{self, Listener};
-use crate::operations::release;
+use crate::operations::{listen, release};
 use crate::process;
 use crate::process::table;
 use crate::service;
@@ -97,6 +97,7 @@ fn adopt(fd: i32) -> Option<Arc<Listener>> {
     socket.listener.store(number as u32, Ordering::Relaxed);
     socket.change(Event::Listen);
     table::set(fd, socket.entry(index));
+    listen::describe(fd, index, socket);
     sharing::share_listener(table::get(fd));
     listener::get(number)
 }

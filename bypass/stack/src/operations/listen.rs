@@ -104,7 +104,8 @@ fn publish(number: usize, fd: i32, socket: &Socket) {
     }
 }
 
-fn describe(fd: i32, index: usize, socket: &Socket) {
+/// Says in the page of statistics what the listener is; in a child, which has a page of its own, too.
+pub fn describe(fd: i32, index: usize, socket: &Socket) {
     if let Some(local) = sockets::kernel_name(fd) {
         socket.local.store(local);
     }

@@ -10,7 +10,7 @@ use crate::peer::Peer;
 use crate::process;
 use crate::process::table;
 use crate::sockets::{self, Event, Socket};
-use crate::stream::urgent;
+use crate::stream::{urgent, Stream};
 
 /// Makes `fd` a connection: socket object `index` lives in `slot` from now on.
 pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
@@ -29,6 +29,20 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
         row.fd.store(fd as u32 + 1, Ordering::Release);
     }
     table::set(fd, socket.entry(index));
+}
+
+/// A connection that this process has from its parent is used for the first time: from now on its page of statistics
+/// has it, too.
+#[cold]
+pub(super) fn take_over_row(stream: &Stream) {
+    let Some(row) = process::stats().and_then(|stats| stats.row(stream.index)) else {
+        return;
+    };
+    let entry = stream.socket.entry(stream.index);
+    if let Some(fd) = table::all(entry).next() {
+        describe(row, stream.socket, stream.peer);
+        row.fd.store(fd as u32 + 1, Ordering::Release);
+    }
 }
 
 /// How far a connection has ended, as a row says it, by the flags of its socket.

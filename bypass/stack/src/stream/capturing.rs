@@ -69,8 +69,8 @@ impl Stream {
     fn show(&self, what: impl FnOnce(&capture::Stream)) {
         let row = process::stats().and_then(|stats| stats.row_quick(self.index));
         // A connection that a forked child has inherited: the child's page does not describe it yet.
-        if let Some(row) = row.filter(|row| row.path.load(Ordering::Relaxed) == 0) {
-            attaching::describe(row, self.socket, self.peer);
+        if row.is_some_and(|row| row.fd.load(Ordering::Relaxed) == 0) {
+            attaching::take_over_row(self);
         }
         show(self.index, what);
     }

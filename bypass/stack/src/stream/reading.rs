@@ -7,6 +7,7 @@ use bypass_shm::ring::{Broken, Ring};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
+use super::attaching;
 use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
 use crate::peer::Notice;
@@ -143,6 +144,9 @@ impl Stream {
         process::count(Counter::Reads, 1);
         process::count(Counter::BytesIn, count as u64);
         if let Some(row) = process::stats().and_then(|stats| stats.row_quick(self.index)) {
+            if row.fd.load(Ordering::Relaxed) == 0 {
+                attaching::take_over_row(self);
+            }
             let sum = row.bytes_in.load(Ordering::Relaxed) + count as u64;
             row.bytes_in.store(sum, Ordering::Relaxed);
         }

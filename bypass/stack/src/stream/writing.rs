@@ -6,6 +6,7 @@ use bypass_shm::layout::{CLOSED, RST, SHUT};
 use bypass_stats::Counter;
 use bypass_sys::iovec::Pieces;
 
+use super::attaching;
 use super::capturing::{self, By};
 use super::{Attempt, For, Stream};
 use crate::peer::Notice;
@@ -38,6 +39,9 @@ impl Stream {
         process::count(Counter::Writes, 1);
         process::count(Counter::BytesOut, count as u64);
         if let Some(row) = process::stats().and_then(|stats| stats.row_quick(self.index)) {
+            if row.fd.load(Ordering::Relaxed) == 0 {
+                attaching::take_over_row(self);
+            }
             let sum = row.bytes_out.load(Ordering::Relaxed) + count as u64;
             row.bytes_out.store(sum, Ordering::Relaxed);
         }
