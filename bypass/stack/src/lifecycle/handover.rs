@@ -7,7 +7,7 @@ use bypass_sys::{kernel, numbers};
 
 use super::{former, serving, sharing};
 use crate::listener::{self, Listener};
-use crate::operations::{listen, release};
+use crate::operations::{listen, options, release};
 use crate::process;
 use crate::process::table;
 use crate::service;

@@ -42,13 +42,16 @@ pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
 /// Resets a connection, whose descriptors are unconnected sockets again.
 pub fn unconnect(fd: i32, entry: Entry) {
     let socket = sockets::get(entry.index());
-    socket.linger_s.store(0, Ordering::Relaxed);
+    let linger_s = socket.linger_s.swap(0, Ordering::Relaxed);
     let had_linger = socket.has(sockets::LINGER);
     socket.set(sockets::LINGER, true);
     let members = epoll::take(entry.index());
     // It has no time to linger now.
     drop(stream::end(entry.index()));
     socket.set(sockets::LINGER, had_linger);
+    socket.linger_s.store(linger_s, Ordering::Relaxed);
+    // Of the next connection none was fetched.
+    socket.urgent_taken.store(0, Ordering::Relaxed);
     socket.set(
         sockets::WROTE_TO_CLOSED | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,
         false,
