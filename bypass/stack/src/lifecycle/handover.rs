@@ -96,6 +96,7 @@ fn adopt(fd: i32) -> Option<Arc<Listener>> {
     socket.set(sockets::NONBLOCK, flags & libc::O_NONBLOCK != 0);
     socket.listener.store(number as u32, Ordering::Relaxed);
     socket.change(Event::Listen);
+    options::adopt_listener(fd, socket);
     table::set(fd, socket.entry(index));
     listen::describe(fd, index, socket);
     sharing::share_listener(table::get(fd));

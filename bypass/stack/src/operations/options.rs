@@ -391,6 +391,31 @@ pub fn adopt(fd: i32, socket: &Socket) {
     }
 }
 
+/// A listener has come from another process. Connections that it accepts have its options, which its shadow has.
+pub fn adopt_listener(fd: i32, socket: &Socket) {
+    /// Of linux/socket.h: which sizes of buffers were set, as bits in this order.
+    const SO_BUF_LOCK: i32 = 72;
+    let int = |level, name| kernel::option_int(fd, level, name).unwrap_or(0);
+    adopt(fd, socket);
+    for (level, name, flag) in SWITCHES {
+        shadow::switch(socket, *flag, int(*level, *name) != 0);
+    }
+    let mut linger = [0; 8];
+    if kernel::option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok() {
+        remember(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    }
+    let is_set = int(libc::SOL_SOCKET, SO_BUF_LOCK);
+    for (bit, name, word) in [
+        (1, libc::SO_SNDBUF, &socket.send_buffer),
+        (2, libc::SO_RCVBUF, &socket.receive_buffer),
+    ] {
+        if is_set & bit != 0 {
+            // The kernel doubles what it is given.
+            word.store(int(libc::SOL_SOCKET, name) as u32 / 2, Ordering::Relaxed);
+        }
+    }
+}
+
 fn timeval_ns(value: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(value.get(..8)?.try_into().ok()?);
     let micros = i64::from_ne_bytes(value.get(8..16)?.try_into().ok()?);
