@@ -263,6 +263,15 @@ impl Stream {
         Some(self.failure())
     }
 
+    /// The error of a reset, which a call has taken and could not return, is yet to be reported.
+    pub fn keep_reset(&self, error: i32) {
+        let is_resets = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EFAULT);
+        if is_resets && self.socket.has(sockets::RESET_TOLD) {
+            self.socket.error.store(error as u32, Ordering::SeqCst);
+            self.socket.set(sockets::RESET_TOLD, false);
+        }
+    }
+
     /// The error of a reset that the program has not received yet; also of one that a write to a closed peer has caused.
     pub fn take_reset(&self) -> Option<i32> {
         let is_reset = self.inbound_ends() & RST != 0 || self.is_shut(sockets::WROTE_TO_CLOSED);

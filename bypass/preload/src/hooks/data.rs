@@ -595,7 +595,12 @@ pub unsafe extern "C-unwind" fn recvmmsg(
             return -1;
         }
         // SAFETY: a header of the caller's array.
-        unsafe { recvmsg(fd, header, if index == 0 { first } else { later }) }
+        let received = unsafe { recvmsg(fd, header, if index == 0 { first } else { later }) };
+        if received < 0 && index > 0 {
+            let error = errno();
+            inside(|| options::keep_error(fd, error));
+        }
+        received
     });
     // SAFETY: null or a time, by recvmmsg(2).
     if let (Some(timeout), Some(wait), 0..) = (unsafe { timeout.as_mut() }, wait, received) {

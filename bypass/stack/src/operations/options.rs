@@ -539,6 +539,13 @@ pub fn take_error(fd: i32) -> Option<i32> {
     (error != 0).then_some(error)
 }
 
+/// The error is to be reported by the next call: of several messages the first has come, and recvmmsg(2) says so.
+pub fn keep_error(fd: i32, error: i32) {
+    if let Ok(stream) = stream::find(fd) {
+        stream.keep_reset(error);
+    }
+}
+
 fn pending_error(fd: i32) -> i32 {
     let found = stream::find(fd).ok();
     found.and_then(|stream| stream.take_reset()).unwrap_or(0)
