@@ -468,6 +468,7 @@ pub fn get(fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Outcome> {
             Ok(timeval_bytes(socket.send_timeout_ns.load(Ordering::Relaxed)).to_vec())
         }
         (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Connected => Ok(tcp_info(fd, socket)),
+        (libc::SOL_TCP, libc::TCP_INFO) if kind == Kind::Listener => listener_info(fd, socket),
         (libc::SOL_SOCKET, libc::SO_PEERNAME) if kind == Kind::Connected => {
             self::name(fd, true).map(|(bytes, length)| bytes[..length].to_vec())
         }
@@ -593,6 +594,23 @@ fn tcp_info(fd: i32, socket: &Socket) -> Vec<u8> {
         words[at / 4] = segment;
     }
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// TCP_INFO of a listener as the kernel has it, and the connections that wait in segments.
+fn listener_info(fd: i32, socket: &Socket) -> Result<Vec<u8>, Outcome> {
+    /// Of `struct tcp_info`: tcpi_unacked, which is how many connections wait.
+    const WAITING: core::ops::Range<usize> = 24..28;
+    /// Larger than the structure of any kernel.
+    const INFO_MAX: usize = 1024;
+    let mut info = vec![0; INFO_MAX];
+    let length = kernel::option(fd, libc::SOL_TCP, libc::TCP_INFO, &mut info);
+    info.truncate(length.map_err(Outcome::Error)?);
+    if let Some(word) = info.get_mut(WAITING) {
+        let of_kernel = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+        let ours = listener::of(socket).map_or(0, |listener| listener.waiting());
+        word.copy_from_slice(&of_kernel.saturating_add(ours as u32).to_ne_bytes());
+    }
+    Ok(info)
 }
 
 /// Numbers of include/net/tcp_states.h.
