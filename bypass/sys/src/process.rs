@@ -1,5 +1,6 @@
 //! Per-process state: values replaced by fork, locks held across it, work at exit.
 
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -69,10 +70,18 @@ pub fn has_capabilities() -> bool {
     crate::kernel::check(asked).is_err() || sets[1] != 0 || sets[4] != 0
 }
 
-/// Runs `work` when the process ends by exit(3).
+extern "C" {
+    /// What at_quick_exit(3) calls.
+    fn __cxa_at_quick_exit(work: extern "C" fn(), module: *mut c_void) -> c_int;
+}
+
+/// Runs `work` when the process ends by exit(3) or quick_exit(3).
 pub fn at_exit(work: extern "C" fn()) {
-    // SAFETY: a function of this library, which is never unloaded.
-    unsafe { libc::atexit(work) };
+    // SAFETY: a function of this library, which is never unloaded, and ignores its argument.
+    unsafe {
+        libc::atexit(work);
+        __cxa_at_quick_exit(work, core::ptr::null_mut());
+    }
 }
 
 /// Runs `work` and leaves the program's errno unchanged: libc's own functions may set it even on
