@@ -164,7 +164,10 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
         return Outcome::Error(error);
     }
     if how != libc::SHUT_WR {
-        give_up(fd, entry);
+        // It is one file under all its numbers.
+        for number in table::all(entry) {
+            give_up(number, entry);
+        }
         listener::settle_waiting();
     }
     Outcome::Done(0)
