@@ -303,6 +303,37 @@ print(select.epoll().register(0, select.EPOLLIN))
     assert_eq!(said(&done), "shared\n[]\nENOSPC\nNone");
 }
 
+/// The pool keeps closed sockets for later ones.
+#[test]
+fn a_listener_has_descriptors_that_the_pool_keeps() {
+    const SERVER: &str = "
+import os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+listener = socket.socket()
+listener.bind(('127.0.0.1', 0))
+later = [socket.socket() for _ in range(12)]
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    pass
+for one in later:
+    one.close()
+listener.listen()
+print('listens', flush=True)
+sys.stdin.read()
+";
+    let mut command = python(SERVER);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = command.spawn().expect("python3");
+    let mut lines = BufReader::new(server.stdout.take().expect("a pipe")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    assert_eq!(line, "listens");
+    assert_eq!(sockets_of(server.id()), [("listener", "open")]);
+    drop(server.stdin.take());
+    assert!(server.wait().expect("an end").success());
+}
+
 /// Runs `look` with the process of a script each time that it says so, until it ends.
 fn at_each_stop(script: &str, mut look: impl FnMut(u32)) {
     let stop = "

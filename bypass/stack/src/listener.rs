@@ -19,7 +19,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::{kernel, numbers};
 
 use crate::peer::{self, Peer};
-use crate::process::{self, table, uring};
+use crate::process::{self, pool, table, uring};
 use crate::service::{self, Role};
 use crate::sockets::Socket;
 
@@ -175,7 +175,7 @@ pub fn enter(
     process::number();
     table::hide(rendezvous.0);
     table::hide(holder_table.fd());
-    let proof = named_only(fd).ok();
+    let proof = pool::or_give_back(|| named_only(fd)).ok();
     if let Some(proof) = &proof {
         table::hide(proof.0);
     }
@@ -205,7 +205,7 @@ pub fn enter(
     }
     all[number] = Some(listener.clone());
     drop(all);
-    service::start().map_err(|_| Reason::Sandbox)?;
+    pool::or_give_back(service::start).map_err(|_| Reason::Sandbox)?;
     service::add(listener.rendezvous, Role::Rendezvous(number));
     Ok(number)
 }

@@ -13,7 +13,7 @@ use crate::listener::{self, published, HOLDER_TABLE_BYTES};
 use crate::packets;
 use crate::peer;
 use crate::process::table::{self, Entry, Kind};
-use crate::process::{self, namespace, uring, Outcome};
+use crate::process::{self, namespace, pool, uring, Outcome};
 use crate::sockets::{self, Event, Socket};
 use crate::wait::epoll;
 
@@ -139,14 +139,17 @@ fn open(fd: i32, socket: &Socket, backlog: u32) -> Result<usize, Reason> {
     if listener::joins_chosen_by_program(port, stat.st_ino) {
         return Err(Reason::Option);
     }
-    let rendezvous = match link::open_rendezvous(&Name::of_listener(stat.st_ino)) {
+    // The listener is one for as long as it lives: what the pool keeps for later is not to leave it to the kernel.
+    let name = Name::of_listener(stat.st_ino);
+    let rendezvous = match pool::or_give_back(|| link::open_rendezvous(&name)) {
         Ok(rendezvous) => rendezvous,
         // Another process that has inherited the socket listens on it already.
         Err(libc::EADDRINUSE) => return listener::join(fd).ok_or(Reason::NameSquatted),
+        Err(libc::EMFILE | libc::ENFILE) => return Err(Reason::Limit),
         Err(_) => return Err(Reason::Sandbox),
     };
-    let holder_table =
-        Mapping::create(c"wirespeed-holders", HOLDER_TABLE_BYTES).map_err(|_| Reason::Limit)?;
+    let make = || Mapping::create(c"wirespeed-holders", HOLDER_TABLE_BYTES);
+    let holder_table = pool::or_give_back(make).map_err(|_| Reason::Limit)?;
     listener::enter(
         fd,
         stat.st_ino,
