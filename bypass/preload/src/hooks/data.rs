@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
+use bypass_stack::operations::descriptors::is_hidden;
 use bypass_stack::operations::{
     options, read as stack_read, sendfile as stack_sendfile, splice as stack_splice,
     write as stack_write,
@@ -704,6 +705,9 @@ pub unsafe extern "C-unwind" fn sendfile(
         // The kernel does what splice does, and says of other sockets that it cannot.
         let work = || inside(|| stack_splice::splice(file, out, count, 0, [false; 2]));
         return finish(work(), kernel);
+    }
+    if is_hidden(file) || is_hidden(out) {
+        return fail(libc::EBADF) as ssize_t;
     }
     let has_wild_offset = !offset.is_null() && is_wild(offset);
     if table::is_kernel(out) || !table::is_kernel(file) || has_wild_offset {

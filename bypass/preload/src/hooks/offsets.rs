@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use bypass_stack::operations::descriptors::is_hidden;
 use bypass_stack::process::table;
 use libc::{iovec, off_t, size_t, ssize_t};
 
@@ -16,11 +17,12 @@ pub unsafe extern "C-unwind" fn pread(
     length: size_t,
     offset: off_t,
 ) -> ssize_t {
-    if table::is_kernel(fd) {
-        // SAFETY: the caller's arguments.
-        return unsafe { real::pread()(fd, at, length, offset) };
+    if is_hidden(fd) {
+        return fail(libc::EBADF) as ssize_t;
     }
-    fail(libc::ESPIPE) as ssize_t
+    // Of a socket of ours the shadow says that it has no offset.
+    // SAFETY: the caller's arguments.
+    unsafe { real::pread()(fd, at, length, offset) }
 }
 
 /// With this offset preadv2(2) and pwritev2(2) are readv and writev with flags.

@@ -1,6 +1,8 @@
 /* solo: calls about the number of a socket that is closed. */
 #define SOLO
 #include "contract.h"
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <termios.h>
@@ -9,6 +11,8 @@ static void solo(void) {
     struct stat state;
     struct statfs system;
     struct termios terminal;
+    char byte;
+    int file = memfd_create("file", 0);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     result("open", fstat(fd, &state));
     result("lseek of a socket", lseek(fd, 0, SEEK_CUR));
@@ -29,5 +33,8 @@ static void solo(void) {
     result("tcgetattr", tcgetattr(fd, &terminal));
     errno = 0;
     say("isatty %d %s", isatty(fd), strerrorname_np(errno));
+    result("pread", pread(fd, &byte, 1, 0));
+    result("recv of errors", recv(fd, &byte, 1, MSG_ERRQUEUE | MSG_DONTWAIT));
+    result("sendfile", sendfile(file, fd, NULL, 1));
     result("close", close(fd));
 }

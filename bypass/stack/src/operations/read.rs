@@ -31,11 +31,11 @@ fn peek_all(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
 /// read and its relatives.
 #[inline]
 pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
-    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 && !table::is_kernel(fd) {
-        return match flags & libc::MSG_OOB {
-            0 => Outcome::Error(libc::EAGAIN),
-            _ => urgent::receive(fd, to, flags),
-        };
+    if flags & libc::MSG_ERRQUEUE != 0 && table::is_socket(fd) {
+        return Outcome::Error(libc::EAGAIN);
+    }
+    if flags & libc::MSG_OOB != 0 && !table::is_kernel(fd) {
+        return urgent::receive(fd, to, flags);
     }
     let wanted = to.left();
     if flags & PEEK_ALL == PEEK_ALL && wanted > 0 {
