@@ -31,7 +31,7 @@ pub use ending::{alone_with, end, end_with_shadow, retire, Lingering};
 pub use holding::{announce_held_back, index_of, named};
 pub use lending::send as lend;
 pub use readiness::{readiness, readiness_of, ALWAYS};
-pub use reading::readable_bytes;
+pub use reading::{bytes_to_mark, readable_bytes};
 pub use writing::{unsent_bytes, PIECE};
 
 /// What a blocked call waits for on a connection.

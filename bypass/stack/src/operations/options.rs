@@ -752,7 +752,7 @@ pub fn ioctl(fd: i32, request: u64, value: i32) -> Result<i32, Outcome> {
         libc::FIONREAD | libc::TIOCOUTQ if kind == Kind::Connected => {
             let stream = stream::find(fd)?;
             let count = if request == libc::FIONREAD {
-                stream::readable_bytes(&stream)
+                stream::bytes_to_mark(&stream)
             } else {
                 stream::unsent_bytes(&stream)
             };

@@ -57,7 +57,12 @@ impl Stream {
             return self.peek_bytes(ring, to, flags);
         }
         if flags & libc::MSG_TRUNC != 0 {
-            let count = ring.available(to.left())?.min(to.left());
+            let mut count = ring.available(to.left())?.min(to.left());
+            // Asked after that: the mark of a byte is there before the byte.
+            if self.was_urgent() {
+                let most = self.pass_urgent(&ring)?.min(to.left());
+                count = ring.available(most)?.min(most);
+            }
             to.skip(count);
             ring.discard(count);
             return Ok(count);
@@ -185,7 +190,16 @@ fn take_or_end(
 /// An honest writer changes how its direction has ended a few times at most; a forger would keep the reader here.
 const LOOKS_MAX: u32 = 64;
 
-/// Bytes that a read would find (FIONREAD).
+/// Bytes up to the urgent one, as FIONREAD counts them: none where the stream stands there.
+pub fn bytes_to_mark(stream: &Stream) -> usize {
+    let available = stream.inbound().available(usize::MAX).unwrap_or(0);
+    match stream.was_urgent() {
+        true => stream.bytes_to_mark(available),
+        false => available,
+    }
+}
+
+/// Bytes that a read would find.
 pub fn readable_bytes(stream: &Stream) -> usize {
     let available = stream.inbound().available(usize::MAX).unwrap_or(0);
     if stream.was_urgent() {

@@ -62,6 +62,15 @@ impl Stream {
         line.urgent.load(Ordering::Acquire)
     }
 
+    /// Of so many bytes, those before the mark; all where that is passed, or the urgent byte is read in line.
+    #[cold]
+    pub fn bytes_to_mark(&self, available: usize) -> usize {
+        match self.place() {
+            Place::Ahead(ahead, _) if !self.is_urgent_in_line() => available.min(ahead),
+            _ => available,
+        }
+    }
+
     /// Bytes that a read would find: up to the mark, or after it when the stream stands there.
     #[cold]
     pub fn readable_beside_urgent(&self, available: usize) -> usize {
