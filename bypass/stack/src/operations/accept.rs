@@ -276,6 +276,7 @@ fn flags_of_new(from: &Socket, flags: i32) -> u32 {
     let inherited = sockets::NODELAY
         | sockets::KEEPALIVE
         | sockets::LINGER
+        | sockets::CORK
         | sockets::URGENT_IN_LINE
         | sockets::LOW_WATER;
     let given = |flag, own| if flags & flag != 0 { own } else { 0 };
