@@ -18,6 +18,8 @@ pub use state::{Event, State};
 
 /// Sockets of a process; more are left to the kernel.
 pub const SOCKETS_MAX: usize = 65_536;
+/// In the place of a listener's number.
+const NO_LISTENER: u32 = u32::MAX;
 /// With fewer left, clients are directed to the kernel: the rest is reserved for connections that already wait.
 const RESERVE: usize = 4096;
 
@@ -411,6 +413,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
         word.store(0, Ordering::Relaxed);
     }
     socket.linger_s.store(0, Ordering::Relaxed);
+    socket.listener.store(NO_LISTENER, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
     socket.last_ready_list.store(0, Ordering::Relaxed);
     socket.sends_files.store(0, Ordering::Relaxed);
