@@ -11,6 +11,8 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -157,7 +159,8 @@ class ProcessTest {
                     "[server]\nthreads = 1\n[origins.o]\naddresses = [\"127.0.0.1:"
                             + origin.port() + "\"]\ncheck-path = \"/\"\n"
                             + "check-interval = \"50ms\"\ncheck-timeout = \"1m\"\ncheck-fall = 1\ncheck-rise = 100\n"
-                            + "[filters]\nfolder = \"" + folder.resolve("filters") + "\"\n");
+                            + "[filters]\nfolder = \"" + folder.resolve("filters") + "\"\n"
+                            + "[admin]\nsocket = \"" + folder.resolve("s") + "\"\n");
             List<RawClient> idle = new ArrayList<>();
             try (RawClient client = new RawClient(address)) {
                 assertEquals(200, client.get("/before").status());
@@ -166,6 +169,7 @@ class ProcessTest {
                     refused.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: host\r\n\r\n");
                     assertEquals(400, refused.read().status());
                 }
+                admin().close();
                 for (int i = 0; i < descriptorsMax; i++) {
                     idle.add(new RawClient(address));
                 }
@@ -180,7 +184,13 @@ class ProcessTest {
                 assertTrue(thread.startsWith("gateway-loop") || thread.startsWith("http-nio"),
                         answer.head());
                 // Checks run meanwhile, and what they lack is not the address's fault.
+                SocketChannel held = admin();
                 Thread.sleep(300);
+                held.close();
+                try (Stream<String> said = Files.lines(folder.resolve("errors"))) {
+                    long count = said.filter(line -> line.contains("admin.socket")).count();
+                    assertTrue(count < 50, count + " messages");
+                }
                 for (RawClient one : idle) {
                     one.close();
                 }
@@ -194,6 +204,11 @@ class ProcessTest {
                 }
             }
         }
+    }
+
+    /** It takes the descriptor with which the gateway has waited for it. */
+    private SocketChannel admin() throws IOException {
+        return SocketChannel.open(UnixDomainSocketAddress.of(folder.resolve("s")));
     }
 
     /** Until the process has closed what its clients have. */

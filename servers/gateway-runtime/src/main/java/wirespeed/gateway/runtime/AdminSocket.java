@@ -21,6 +21,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import wirespeed.gateway.core.HeadCheck;
 import wirespeed.gateway.core.Limits;
@@ -33,6 +34,7 @@ final class AdminSocket implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("wirespeed.gateway");
     /** For a whole request and its answer. */
     private static final int PATIENCE_SECONDS = 30;
+    private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(1);
 
     private final Path path;
     private final AdminApi api;
@@ -95,6 +97,8 @@ final class AdminSocket implements AutoCloseable {
             } catch (IOException closed) {
                 if (listener.isOpen()) {
                     LOG.log(System.Logger.Level.WARNING, "admin.socket: " + closed);
+                    // Without a descriptor left accept fails at once, again and again.
+                    LockSupport.parkNanos(RETRY_NANOS);
                 }
             } catch (java.util.concurrent.RejectedExecutionException stopped) {
                 return;
