@@ -108,6 +108,31 @@ fn connections_that_the_server_ends_while_users_think_end_the_run_too() {
 }
 
 #[test]
+fn users_think_on_where_the_server_ends_idle_connections_sooner() {
+    const IDLE: Duration = Duration::from_millis(1200);
+    let server = Server::start(|mut conversation| {
+        conversation.wait_at_most(IDLE);
+        while conversation.request().is_some() && conversation.send(HELLO) {}
+    });
+    let http2 = Http2Server::start(&[], |mut side, _| {
+        side.wait_at_most(IDLE);
+        while let Some(asked) = side.request() {
+            side.answer(asked.stream, "200", b"hello");
+        }
+    });
+    for (options, url) in [
+        ("", server.url()),
+        ("--http2", http2.url()),
+        ("--http2 --streams 2", http2.url()),
+    ] {
+        let line = format!("-t1 -c1 -n 2 -d60s --think 2s -T30s {options} {url}");
+        let result = measured(&line);
+        assert_eq!(count(&result, "/totals/completed"), 2, "{options}");
+        assert!(count(&result, "/window/length_ns") < 50_000_000_000);
+    }
+}
+
+#[test]
 fn connections_carry_as_many_requests_as_asked_for() {
     let server = Server::start(always(HELLO));
     let result = measured(&format!(

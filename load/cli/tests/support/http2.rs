@@ -109,6 +109,12 @@ impl Side {
         }
     }
 
+    /// What does not come within this time is the end.
+    pub fn wait_at_most(&self, time: std::time::Duration) {
+        let set = self.stream.set_read_timeout(Some(time));
+        set.expect("a time");
+    }
+
     /// Writes one frame; false if the client is gone.
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
         let mut out = Vec::new();

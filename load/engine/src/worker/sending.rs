@@ -104,15 +104,12 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
     /// Sends the next request after its delay.
     #[cold]
     fn send_later(&mut self, index: usize, now: u64) {
-        let delay_ns = self.scripting.delay_ns();
-        self.heed_script();
-        match delay_ns {
-            Ok(delay_ns) => {
+        match self.end_of_thought_ns(index, now) {
+            Ok(at_ns) => {
                 let connection = &mut self.connections[index];
                 if !P::STREAMS {
                     connection.state = ConnectionState::Delayed;
                 }
-                let at_ns = now.saturating_add(delay_ns);
                 let generation = connection.generation;
                 self.deadlines.set_timer(at_ns, index, generation);
                 if P::STREAMS {
@@ -121,6 +118,25 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
             }
             Err(fault) => self.give_up(fault),
         }
+    }
+
+    /// Until when the user of a connection thinks. One whose connection the server has ended meanwhile
+    /// thinks on: beginning again each time, a server that keeps idle connections for a shorter time would
+    /// never be asked. Of several users of streams one does, and that one asks.
+    fn end_of_thought_ns(&mut self, index: usize, now: u64) -> Result<u64, String> {
+        let connection = &self.connections[index];
+        let (before_ns, generation) = (connection.due_ns, connection.generation);
+        let is_first = !P::STREAMS || self.streams.thinking.on(index, generation) == 0;
+        if is_first && before_ns > now {
+            return Ok(before_ns);
+        }
+        let delay_ns = self.scripting.delay_ns();
+        self.heed_script();
+        let at_ns = now.saturating_add(delay_ns?);
+        if is_first {
+            self.connections[index].due_ns = at_ns;
+        }
+        Ok(at_ns)
     }
 
     /// The script has failed: the run is over.
