@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{always, count, measured, run, wait_until, Server, HELLO};
 
 #[test]
@@ -191,6 +191,17 @@ fn poisson_arrivals_follow_their_seed() {
     );
     assert_eq!(first["plan"]["arrival"], "poisson");
     assert_eq!(count(&first, "/plan/seed"), 9);
+}
+
+#[test]
+fn the_probe_ends_with_a_number_of_requests() {
+    let server = Server::start(always(HELLO));
+    let line = format!("-t2 -c4 -n 400 --probe 100 -d60s -T30s {}", server.url());
+    let began = Instant::now();
+    let result = measured(&line);
+    assert!(began.elapsed().as_secs() < 50);
+    assert_eq!(count(&result, "/totals/completed"), 400);
+    assert!(count(&result, "/window/length_ns") < 50_000_000_000);
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub use crate::transport::TlsFault;
 use crate::transport::{Batches, Datagrams, Plain, Timestamped, Tls, Transport};
 use crate::worker::{Handover, Worker};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Condvar, Mutex};
 
@@ -202,8 +203,10 @@ fn run_threads<T: Transport, P: Protocol>(
 ) -> io::Result<()> {
     let probe_plan = plan.probe.as_ref().map(|probe| probe.plan(plan));
     let gate = Gate::default();
+    let left = AtomicUsize::new(plan.threads);
     let common = Common {
         gate: &gate,
+        left: plan.requests.is_some().then_some(&left),
         script: script.map(|main| &main.script),
         wires,
     };
@@ -305,6 +308,8 @@ impl Drop for Arrival<'_> {
 /// The input that all threads share.
 struct Common<'a, T, P> {
     gate: &'a Gate,
+    /// Threads of the load that have not ended, where these end by a number of requests.
+    left: Option<&'a AtomicUsize>,
     script: Option<&'a Script>,
     wires: Wires<'a, T, P>,
 }
@@ -351,6 +356,9 @@ impl Thread<'_> {
             Ok(mut worker) => {
                 worker.connect();
                 arrival.is_over = true;
+                if let Some(left) = common.left.filter(|_| source != number) {
+                    worker.accompany(left);
+                }
                 let base_ns = worker.wait_for(common.gate.wait_for_start());
                 let (ending, script) = worker.run(base_ns);
                 (Ok(ending), script)
@@ -360,6 +368,9 @@ impl Thread<'_> {
                 (Err(error), None)
             }
         };
+        if let Some(left) = common.left.filter(|_| source == number) {
+            left.fetch_sub(1, Relaxed);
+        }
         // the receiver is gone after a failure of another thread
         let _ = ended.send((source, ending));
         if let Some(mut script) = script {

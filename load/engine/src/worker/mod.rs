@@ -86,6 +86,7 @@ use recorder::Recorder;
 use requests::Requests;
 use scripting::Scripting;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use streams::Streams;
 use templates::Templates;
@@ -112,6 +113,8 @@ pub struct Worker<'p, T: Transport, P: Protocol> {
     away: Away,
     /// Connections that were not open yet when the load began.
     missing_at_start: usize,
+    /// Threads of the load that this one accompanies (the probe), where these end by a number of requests.
+    left: Option<&'p AtomicUsize>,
     /// The load has begun.
     running: bool,
     /// Another program holds this one back: nothing new is sent.
@@ -169,10 +172,16 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             recorder: Recorder::new(handover, plan, rows),
             away: Away::default(),
             missing_at_start: 0,
+            left: None,
             running: false,
             holding: false,
             stopped: false,
         })
+    }
+
+    /// Ends within the window when none of so many threads is left.
+    pub fn accompany(&mut self, left: &'p AtomicUsize) {
+        self.left = Some(left);
     }
 
     /// Runs the load from `base_ns` (monotonic) to its end; gives the script back.
@@ -294,7 +303,10 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
                         + self.plan.warmup_ns
                         + self.plan.duration_ns()
                         + self.plan.drain_ns);
-        if drain_over || self.waits_in_vain(now) || (self.running && stop_wanted()) {
+        let is_alone = self.left.is_some_and(|left| left.load(Relaxed) == 0);
+        let is_over = is_alone && !self.recorder.draining();
+        let is_ended = self.running && (stop_wanted() || is_over);
+        if drain_over || self.waits_in_vain(now) || is_ended {
             self.stopped = true;
         }
         // what came free just now shall not wait for the next event
