@@ -15,6 +15,7 @@ use load_engine::script::Script;
 use load_engine::sys::options::SocketOptions;
 use load_engine::warnings::{self, Warning};
 use load_http1::Malformed;
+use load_websocket::frame;
 use std::collections::BTreeMap;
 
 /// The whole result.
@@ -173,7 +174,16 @@ fn requests(plan: &Plan, script: Option<&Script>) -> String {
     for target in &plan.targets {
         hash.add(target.url.as_bytes());
         hash.add(&target.weight.to_be_bytes());
-        target.requests.iter().for_each(|one| hash.add(&one.bytes));
+        // connections of each run have another mask
+        let is_masked = matches!(plan.protocol, Protocol::WebSocket { .. });
+        for one in &target.requests {
+            if is_masked {
+                hash.add(&frame::unmasked(&one.bytes));
+            } else {
+                hash.add(&one.bytes);
+            }
+        }
+        target.upgrade.iter().for_each(|head| hash.add(head));
         target
             .order
             .iter()

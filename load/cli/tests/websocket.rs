@@ -83,6 +83,20 @@ fn await_in(log: &Log, wanted: impl Fn(&Message) -> bool, times: usize) {
 }
 
 #[test]
+fn runs_of_the_same_messages_have_the_same_plan() {
+    let (address, _) = serving(echo);
+    let plan = |options: &str| {
+        let line = format!("-t1 -c1 -n 2 -d60s -T30s {options} ws://{address}/");
+        measured(&line)["plan"].clone()
+    };
+    let first = plan("--body hello");
+    assert_eq!(plan("--body hello"), first);
+    for options in ["--body hallo", "--body hello -H Cookie:a"] {
+        assert_ne!(plan(options)["requests"], first["requests"], "{options}");
+    }
+}
+
+#[test]
 fn a_closed_loop_counts_the_messages_that_the_server_counts() {
     let (address, log) = serving(echo);
     let result = measured(&format!(

@@ -40,8 +40,11 @@ impl Opcode {
     }
 }
 
+/// Bytes of a mask.
+const MASK_BYTES: usize = 4;
+
 /// Appends one masked frame that holds a whole message.
-pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) {
+pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; MASK_BYTES]) {
     const FINAL: u8 = 0x80;
     const MASKED: u8 = 0x80;
     bytes.push(FINAL | opcode as u8);
@@ -61,9 +64,53 @@ pub fn push(bytes: &mut Vec<u8>, opcode: Opcode, payload: &[u8], mask: [u8; 4]) 
     bytes.extend(masked.map(|(byte, mask)| byte ^ mask));
 }
 
+/// Frames of [`push`] with the mask 0: the same for the same messages, whatever masks they have.
+pub fn unmasked(mut frames: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frames.len());
+    while let Some((head, payload, rest)) = split(frames) {
+        let (head, mask) = head.split_at(head.len() - MASK_BYTES);
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(&[0; MASK_BYTES]);
+        let masked = payload.iter().zip(mask.iter().cycle());
+        bytes.extend(masked.map(|(byte, mask)| byte ^ mask));
+        frames = rest;
+    }
+    bytes
+}
+
+/// The head with the mask, and the payload, of the first frame of [`push`], and what follows it.
+fn split(frames: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let short = usize::from(*frames.get(1)? & 0x7f);
+    let number_bytes = match short {
+        126 => 2,
+        127 => 8,
+        _ => 0,
+    };
+    let number = frames.get(2..2 + number_bytes)?.iter();
+    let long = number.fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+    let length = if number_bytes > 0 { long } else { short };
+    let (head, rest) = frames.split_at_checked(2 + number_bytes + MASK_BYTES)?;
+    let (payload, rest) = rest.split_at_checked(length)?;
+    Some((head, payload, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_of_the_same_messages_are_the_same_without_their_masks() {
+        for length in [0, 5, 125, 126, 65_535, 65_536] {
+            let payload: Vec<u8> = (0..length).map(|place| place as u8).collect();
+            let [one, other, plain] = [[1, 2, 3, 4], [9; 4], [0; 4]].map(|mask| {
+                let mut bytes = Vec::new();
+                push(&mut bytes, Opcode::Text, &payload, mask);
+                bytes.repeat(2)
+            });
+            assert_eq!(unmasked(&one), plain, "{length}");
+            assert_eq!(unmasked(&other), plain, "{length}");
+        }
+    }
 
     #[test]
     fn the_masked_example_of_the_rfc_is_written() {
