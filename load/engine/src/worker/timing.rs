@@ -74,7 +74,8 @@ impl Recorder {
             interval.breakdown.record(ended, service_ns, samples);
             interval.peaks.note(now, service_ns);
         } else if asked.due_ns >= step_start_ns {
-            let response_ns = now - asked.due_ns;
+            // others on its connection may have gone out since this check began
+            let response_ns = now.saturating_sub(asked.due_ns);
             interval.times.service.record_lost(service_ns, samples);
             interval.times.response.record_lost(response_ns, samples);
             interval.breakdown.record(ended, response_ns, samples);
@@ -250,6 +251,19 @@ mod tests {
         assert_eq!((counts.due, counts.dropped), (5, 5));
         assert_eq!(times.response.dropped(), 1);
         assert_eq!(dropped_earlier.get(&0), Some(&4));
+    }
+
+    #[test]
+    fn a_request_that_is_lost_in_a_check_from_before_its_due_time_has_waited_for_nothing() {
+        let mut recorder = in_second_step(false);
+        let asked = RequestMeta {
+            due_ns: STEP_NS + 7,
+            sent_ns: STEP_NS + 8,
+            request: 0,
+        };
+        recorder.lose(0, asked, 1, STEP_NS + 5);
+        let response = &recorder.now.times.response;
+        assert_eq!((response.count(), response.max_ns()), (1, 0));
     }
 
     #[test]
