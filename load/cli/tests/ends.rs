@@ -9,7 +9,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{
     always, count, measured, measured_or_not, own_address, program, run, temporary, unreached,
     wait_until, Server, HELLO,
@@ -285,6 +285,21 @@ fn a_run_ends_when_a_condition_is_met() {
         .output()
         .expect("it starts");
     assert!(output.status.success());
+}
+
+#[test]
+fn a_condition_ends_a_run_in_which_a_thread_has_sent_all_of_its_requests() {
+    let fast = Server::start(always(HELLO));
+    let slow = support::slow(Duration::from_millis(300));
+    let began = Instant::now();
+    let output = run(&format!(
+        "-t2 -c2 -n 1000 -d60s -T30s --stop-when p50>200ms {} {}",
+        fast.url(),
+        slow.url()
+    ));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("ended early: p50>200ms"), "{errors}");
+    assert!(began.elapsed().as_secs() < 50);
 }
 
 #[test]

@@ -363,6 +363,8 @@ pub struct Interval {
     pub rates: Vec<f64>,
     /// Notable things, first of their kind.
     pub notes: Vec<String>,
+    /// The thread has ended with it.
+    pub is_last: bool,
 }
 
 impl Default for Interval {
@@ -381,6 +383,7 @@ impl Default for Interval {
             peaks: Peaks::default(),
             rates: Vec::new(),
             notes: Vec::new(),
+            is_last: false,
         }
     }
 }
@@ -397,5 +400,6 @@ impl Interval {
         self.peaks.clear();
         self.rates.clear();
         self.notes.clear();
+        self.is_last = false;
     }
 }

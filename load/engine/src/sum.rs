@@ -22,6 +22,8 @@ pub(crate) struct Sum<'p> {
     completed_by_thread: Vec<u64>,
     /// Seconds that not all threads have reported.
     pending: BTreeMap<u64, (usize, Interval)>,
+    /// When threads have ended.
+    ends_ns: Vec<u64>,
 }
 
 impl<'p> Sum<'p> {
@@ -42,6 +44,7 @@ impl<'p> Sum<'p> {
             outcome,
             completed_by_thread: vec![0; plan.threads],
             pending: BTreeMap::new(),
+            ends_ns: Vec::new(),
         }
     }
 
@@ -112,6 +115,29 @@ impl<'p> Sum<'p> {
         if matches!(interval.phase, Phase::Warmup | Phase::Measured) {
             self.take_second(interval, observe);
         }
+        if interval.is_last {
+            self.take_end(interval.end_ns, observe);
+        }
+    }
+
+    /// A thread has ended, and reports no second from then on: others go on where these have requests
+    /// left.
+    fn take_end(&mut self, end_ns: u64, observe: &mut dyn FnMut(&Second)) {
+        self.ends_ns.push(end_ns);
+        let whole = self.pending.iter();
+        let whole = whole.filter(|(start_ns, (reports, _))| *reports >= self.reporters(**start_ns));
+        let whole: Vec<u64> = whole.map(|(start_ns, _)| *start_ns).collect();
+        for start_ns in whole {
+            if let Some((_, complete)) = self.pending.remove(&start_ns) {
+                self.tell(start_ns, complete, observe);
+            }
+        }
+    }
+
+    /// How many threads report the second that begins then.
+    fn reporters(&self, start_ns: u64) -> usize {
+        let gone = self.ends_ns.iter().filter(|end_ns| **end_ns <= start_ns);
+        self.plan.threads - gone.count()
     }
 
     fn take_stragglers(&mut self, interval: &Interval) {
@@ -142,17 +168,20 @@ impl<'p> Sum<'p> {
     }
 
     fn take_second(&mut self, interval: &Interval, observe: &mut dyn FnMut(&Second)) {
+        let expected = self.reporters(interval.start_ns);
         let (reports, sum) = self.pending.entry(interval.start_ns).or_default();
         *reports += 1;
         (sum.phase, sum.step) = (interval.phase, interval.step);
-        (sum.start_ns, sum.end_ns) = (interval.start_ns, interval.end_ns);
+        // it lasts until the last thread has ended it
+        let end_ns = sum.end_ns.max(interval.end_ns);
+        (sum.start_ns, sum.end_ns) = (interval.start_ns, end_ns);
         add(sum, interval);
         for straggler in &interval.stragglers {
             straggler.record(&mut sum.times, &mut sum.breakdown);
         }
         let dropped = interval.dropped_earlier.values().sum();
         sum.times.response.note_dropped(dropped);
-        if *reports == self.plan.threads {
+        if *reports >= expected {
             if let Some((_, complete)) = self.pending.remove(&interval.start_ns) {
                 self.tell(interval.start_ns, complete, observe);
             }
@@ -194,8 +223,10 @@ impl<'p> Sum<'p> {
         for (number, ending) in endings.into_iter().enumerate() {
             let [start, end] = ending.window_cpu;
             let cpu = end.thread.since(start.thread);
-            if number == 0 {
-                self.outcome.cpu = end.process.since(start.process);
+            // of the thread that has ended last
+            let process = end.process.since(start.process);
+            if process.total_ns() >= self.outcome.cpu.total_ns() {
+                self.outcome.cpu = process;
             }
             for (&step, aged) in &ending.aged {
                 add_aged(&mut self.outcome.total, aged);
@@ -275,5 +306,36 @@ mod tests {
         let steps: Vec<u64> = sum.outcome.steps.iter().map(dropped).collect();
         assert_eq!(steps, [5, 0]);
         assert_eq!((dropped(&sum.outcome.total), shown), (5, 5));
+    }
+
+    #[test]
+    fn seconds_are_reported_though_a_thread_has_ended() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let plan = Plan {
+            threads: 2,
+            ..Plan::plain(2, 9 * SECOND_NS)
+        };
+        let mut sum = Sum::new(&plan, 0);
+        let mut reported = Vec::new();
+        let mut take = |source, start_ns, end_ns, is_last| {
+            let interval = Interval {
+                phase: Phase::Measured,
+                start_ns,
+                end_ns,
+                is_last,
+                ..Interval::default()
+            };
+            sum.take(source, &interval, &mut |second| {
+                let interval = &second.interval;
+                reported.push((interval.start_ns, interval.end_ns));
+            });
+        };
+        take(1, 0, SECOND_NS, false);
+        take(1, SECOND_NS, 2 * SECOND_NS, false);
+        take(0, 0, SECOND_NS / 2, true);
+        take(1, 2 * SECOND_NS, 5 * SECOND_NS / 2, true);
+        let seconds = [(0, 2), (2, 4), (4, 5)];
+        let halves = seconds.map(|(from, to)| (from * SECOND_NS / 2, to * SECOND_NS / 2));
+        assert_eq!(reported, halves);
     }
 }

@@ -191,7 +191,7 @@ impl Recorder {
         }
         self.sample_rate(now_ns);
         let mut finished = std::mem::take(&mut self.now);
-        finished.end_ns = now_ns;
+        (finished.end_ns, finished.is_last) = (now_ns, true);
         self.handover.send(finished);
     }
 
