@@ -512,8 +512,8 @@ fn check_pace(args: &Args) -> Result<(), Refusal> {
             Wrong::OnlyFor("a closed loop; with a rate the schedule decides"),
         );
     }
-    if args.deadline.is_some() && !is_open {
-        return wrong("deadline", Wrong::OnlyFor("an open loop; give a rate (-R)"));
+    if let (Some(name), false) = (args.first_of(&["deadline", "late", "arrival"]), is_open) {
+        return wrong(name, Wrong::OnlyFor("an open loop; give a rate (-R)"));
     }
     if args.control.is_some() && (is_open || args.probe.is_some()) {
         let name = if is_open { "rate" } else { "probe" };

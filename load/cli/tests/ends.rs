@@ -308,6 +308,8 @@ fn mistakes_are_named() {
         ("-n 0", "--requests: must be a whole number"),
         ("-n 5 --warmup 1s", "--requests: is not for --warmup"),
         ("--deadline 1s", "--deadline: is for an open loop"),
+        ("--late drop", "--late: is for an open loop"),
+        ("--arrival poisson", "--arrival: is for an open loop"),
         ("--expect x=1", "--expect: invalid 'x=1'"),
         ("--stop-when p99", "--stop-when: invalid 'p99'"),
         (
