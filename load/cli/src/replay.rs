@@ -155,20 +155,29 @@ fn spread_ns(lines: &[Line], place: usize) -> u64 {
 }
 
 fn read_line(line: &str) -> Option<Line<'_>> {
-    let (at_ns, is_coarse, request) = match line.split_once('[') {
-        Some((_, rest)) => {
-            let (time, rest) = rest.split_once(']')?;
-            let request = rest.split('"').nth(1)?;
-            let seconds = log_time_s(time).filter(|seconds| *seconds < SECONDS_MAX)?;
-            (SECOND_NS * seconds, true, request)
-        }
-        None => {
-            let (time, request) = line.trim().split_once(char::is_whitespace)?;
-            let is_time = |seconds: &f64| (0.0..SECONDS_MAX as f64).contains(seconds);
-            let seconds: f64 = time.parse().ok().filter(is_time)?;
-            ((seconds * 1e9) as u64, false, request)
-        }
-    };
+    // a path may hold the bracket that a log has before its time
+    read_seconds(line).or_else(|| read_logged(line))
+}
+
+/// `SECONDS METHOD PATH`.
+fn read_seconds(line: &str) -> Option<Line<'_>> {
+    let (time, request) = line.trim().split_once(char::is_whitespace)?;
+    let is_time = |seconds: &f64| (0.0..SECONDS_MAX as f64).contains(seconds);
+    let seconds: f64 = time.parse().ok().filter(is_time)?;
+    asked((seconds * 1e9) as u64, false, request)
+}
+
+/// A line of the common or combined log format.
+fn read_logged(line: &str) -> Option<Line<'_>> {
+    let (_, rest) = line.split_once('[')?;
+    let (time, rest) = rest.split_once(']')?;
+    let request = rest.split('"').nth(1)?;
+    let seconds = log_time_s(time).filter(|seconds| *seconds < SECONDS_MAX)?;
+    asked(SECOND_NS * seconds, true, request)
+}
+
+/// A request that can be replayed.
+fn asked(at_ns: u64, is_coarse: bool, request: &str) -> Option<Line<'_>> {
     let mut words = request.split_ascii_whitespace();
     let (method, path) = (words.next()?, words.next()?);
     let is_request = METHODS.contains(&method) && path.starts_with('/');
@@ -273,6 +282,19 @@ mod tests {
         );
         assert_eq!(log.times_ns[..], [0, SECOND_NS]);
         assert_eq!(log.left_out, 6);
+    }
+
+    #[test]
+    fn paths_may_hold_brackets() {
+        let log = Log::parse(
+            concat!(
+                "0 GET /a?id[]=1\n1 GET /b?c=[d]\n",
+                "h - - [01/Jan/1970:00:00:02 +0000] \"GET /e?f[]=g HTTP/1.1\" 200 0\n",
+            ),
+            1.0,
+        );
+        let paths: Vec<&str> = log.requests.iter().map(|one| &one.1[..]).collect();
+        assert_eq!(paths, ["/a?id[]=1", "/b?c=[d]", "/e?f[]=g"]);
     }
 
     #[test]
