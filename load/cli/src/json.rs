@@ -119,7 +119,7 @@ fn plan_facts(plan: &Plan, outcome: &Outcome, script: Option<&Script>) -> PlanFa
             .map(|ns| ns as f64 / 1e9),
         tls_resume: plan.tls.resumes,
         early_data: plan.tls.early_data,
-        settings: settings(plan),
+        settings: settings(plan, outcome.depth(plan)),
         targets: plan
             .targets
             .iter()
@@ -197,9 +197,9 @@ fn requests(plan: &Plan, script: Option<&Script>) -> String {
     hash.text()
 }
 
-/// What is expected of responses and how connections are set up, in short. Files may have other names on
-/// another host.
-fn settings(plan: &Plan) -> String {
+/// What is expected of responses, which of a batch at a rate are recorded, and how connections are set up, in
+/// short. Files may have other names on another host.
+fn settings(plan: &Plan, depth: usize) -> String {
     let tls = TlsOptions {
         authorities: None,
         identity: None,
@@ -215,6 +215,9 @@ fn settings(plan: &Plan) -> String {
     let sockets = (options, plan.proxy_header, plan.all_addresses, polls);
     let mut hash = Fingerprint::default();
     hash.add(format!("{:?} {tls:?} {files:?} {sockets:?}", plan.expect).as_bytes());
+    if plan.open().is_some() && plan.batch_latency && depth > 1 {
+        hash.add(b"batch latency");
+    }
     hash.text()
 }
 

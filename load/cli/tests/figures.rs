@@ -191,7 +191,9 @@ fn results_of_other_requests_are_not_merged() {
     let first = of("", server.url());
     let scripted = of(&one, server.url());
     let differ = |first: &Value, other: Value, key: &'static str| (first.clone(), other, key);
+    let each = of("--depth 2 -R 20", server.url());
     let pairs = [
+        differ(&each, of("--depth 2 -R 20 -B", server.url()), "settings"),
         differ(&first, of(&one, server.url()), "requests"),
         differ(&scripted, of(&two, server.url()), "requests"),
         differ(&scripted, of(&one, server.url() + " argument"), "requests"),

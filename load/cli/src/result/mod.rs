@@ -148,8 +148,8 @@ record! {
         tls_resume: bool,
         /// They sent their first request with the handshake.
         early_data: bool,
-        /// A fingerprint, equal for the same expectations of responses and the same options of TLS and of
-        /// sockets.
+        /// A fingerprint, equal for the same expectations of responses and the same options of TLS, sockets
+        /// and batches (`-B`).
         settings: String,
         /// Where each server was found.
         addresses: Vec<String>,
