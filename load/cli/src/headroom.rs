@@ -118,7 +118,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let args = Args::read(&typed).expect("correct");
-        setup::plan(&args, &[url]).expect("correct")
+        setup::plan(&args, &[url]).expect("correct").0
     }
 
     fn result(rps: f64, sink: bool) -> String {

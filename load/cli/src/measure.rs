@@ -74,8 +74,8 @@ pub fn measure(
         // wrk has one URL, and looks at no word behind it
         words.truncate(1);
     }
-    let plan = setup::plan(args, &words)?;
-    let script = script(args, script_arguments, compat)?;
+    let (plan, common) = setup::plan(args, &words)?;
+    let script = script(args, script_arguments, common, compat)?;
     let stop_when = StopWhen::new(args.stop_when.clone());
     let headroom = args.headroom.as_deref();
     let headroom = headroom
@@ -142,6 +142,7 @@ fn split_off_arguments(args: &Args, rest: &[String], words: &mut Vec<String>) ->
 fn script(
     args: &Args,
     arguments: Vec<String>,
+    common: Common,
     compat: Compat,
 ) -> Result<Option<ScriptMain>, Refusal> {
     let Some(file) = &args.script else {
@@ -165,7 +166,6 @@ fn script(
     let Some(url) = url else {
         return usage(Mistake::NoUrl(arguments[0].clone()));
     };
-    let common = Common::read(args, 1)?;
     let open_loop = args.rate.is_some();
     let headers = common.headers_for(&url);
     let Common { method, body, .. } = common;

@@ -27,8 +27,9 @@ const STEP_MIN_NS: u64 = 10_000_000;
 /// Most requests in a batch.
 const DEPTH_MAX: usize = 10_000;
 
-/// Makes the plan for the URLs in `words`.
-pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
+/// Makes the plan for the URLs in `words`; and what its requests are made of, as files may be pipes that are read
+/// once.
+pub fn plan(args: &Args, words: &[String]) -> Result<(Plan, Common), Refusal> {
     let depth = args.depth.0;
     let streams = args.streams.0;
     check_streams(args, depth, streams)?;
@@ -140,7 +141,7 @@ pub fn plan(args: &Args, words: &[String]) -> Result<Plan, Refusal> {
     if let Pace::Closed(closed) = &mut plan.pace {
         closed.control = control(args, plan.threads)?;
     }
-    Ok(plan)
+    Ok((plan, common))
 }
 
 /// The file of `--control`, put in place.
@@ -702,7 +703,7 @@ mod tests {
             let typed =
                 crate::options::parse(&words, crate::measure::Compat::Own).expect("options");
             let args = Args::read(&typed).expect("values");
-            let plan = plan(&args, &[format!("http://h.test:{port}/")]).expect("a plan");
+            let (plan, _) = plan(&args, &[format!("http://h.test:{port}/")]).expect("a plan");
             let each = plan.targets[0].others.iter();
             each.map(Address::to_string).collect::<Vec<_>>()
         };

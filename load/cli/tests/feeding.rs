@@ -3,9 +3,11 @@
 mod support;
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
-use support::{always, count, measured, run, slow, temporary, Server, HELLO};
+use support::{always, count, measured, program, run, slow, temporary, Server, HELLO};
 
 fn file(text: &str) -> PathBuf {
     let path = temporary("txt");
@@ -64,6 +66,26 @@ fn rows_fill_path_fields_and_body_one_after_the_other() {
         r#"{"t":"{"}"#.into(),
     );
     assert_eq!(told, [&ann, &bob, &ann, &bob, &ann, &bob].map(Clone::clone));
+}
+
+#[test]
+fn a_script_has_the_body_of_a_file_that_can_be_read_once() {
+    let (server, script) = (
+        Server::start(always(HELLO)),
+        file("-- sends what was typed"),
+    );
+    let mut command = program();
+    command.args("-t1 -c1 -n 1 -d60s -T30s --body-file /dev/stdin -s".split(' '));
+    command.arg(&script).arg(server.url());
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(b"hello").expect("room");
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
+    std::fs::remove_file(&script).expect("ours");
+    let seen = server.seen();
+    assert_eq!((seen.len(), &seen[0].body[..]), (1, &b"hello"[..]));
 }
 
 #[test]
