@@ -112,7 +112,19 @@ pub fn parse_metric(text: &str) -> Option<f64> {
         "p" => 5,
         _ => return None,
     };
-    Some(number * 1000f64.powi(exponent)).filter(|count| *count <= COUNT_MAX)
+    Some(scaled(number, 1000f64.powi(exponent))).filter(|count| *count <= COUNT_MAX)
+}
+
+/// A product that is whole but for rounding is: 16.1 x 1000 is a little more than 16100.
+fn scaled(number: f64, by: f64) -> f64 {
+    let product = number * by;
+    let near = product.round();
+    let is_near = (product - near).abs() <= near * f64::EPSILON;
+    if is_near {
+        near
+    } else {
+        product
+    }
 }
 
 /// A length of time in nanoseconds; seconds without a unit.
@@ -161,6 +173,10 @@ mod tests {
     fn reads_what_wrk_reads_and_more() {
         assert_eq!(parse_metric("10K"), Some(10_000.0));
         assert_eq!(parse_metric("1.5M"), Some(1_500_000.0));
+        for tenths in 0..10_000 {
+            let text = format!("{}.{}k", tenths / 10, tenths % 10);
+            assert_eq!(parse_metric(&text), Some(f64::from(tenths * 100)), "{text}");
+        }
         assert_eq!(parse_metric("-1"), None);
         assert_eq!(parse_metric("1x"), None);
         assert_eq!(parse_metric("1P"), Some(1e15));
