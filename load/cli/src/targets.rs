@@ -255,6 +255,9 @@ fn grpc(args: &Args, message: Vec<u8>, depth: usize) -> Result<Common, Refusal> 
     if args.method.is_some() {
         return because("method", "a gRPC call is a POST; leave it out with --grpc");
     }
+    if args.data.is_some() {
+        return wrong("data", Wrong::Clash("--grpc".into()));
+    }
     let Ok(length) = u32::try_from(message.len()) else {
         return because("body-file", "a message of gRPC has less than 4 GiB");
     };

@@ -226,6 +226,10 @@ fn mistakes_are_named_before_anything_is_sent() {
             "it has no rows below the names of the columns",
         ),
         ("--data ROWS tcp://HOST", "--data: is for requests of HTTP"),
+        (
+            "--data ROWS --grpc URL{id}",
+            "--data: does not work with --grpc",
+        ),
         ("--think soon URL", "--think: invalid time 'soon'"),
         ("--think 2s..1s URL", "--think: invalid time '2s..1s'"),
         ("--think 1s -R5 URL", "--think: is for a closed loop"),
