@@ -763,22 +763,22 @@ fn arrived(device: &mut Xdp) -> Vec<bool> {
 
 /// A port-unreachable error from [`ADDRESSES`]`[0]`, or from fd77::1, about a packet of port 6000 there.
 fn send_error(side: &Namespace, is_v6: bool, protocol: i32) {
+    let unreachable = if is_v6 { [1, 4] } else { [3, 3] };
+    send_error_of(side, is_v6, protocol, unreachable);
+}
+
+/// The same of another type and code.
+fn send_error_of(side: &Namespace, is_v6: bool, protocol: i32, kind: [u8; 2]) {
     let (own, other) = match is_v6 {
         false => (ADDRESSES[1], ADDRESSES[0]),
         true => ("fd77::2", "fd77::1"),
     };
-    let (family, icmp, mut error) = match is_v6 {
-        false => (
-            libc::AF_INET,
-            libc::IPPROTO_ICMP,
-            vec![3, 3, 0, 0, 0, 0, 0, 0],
-        ),
-        true => (
-            libc::AF_INET6,
-            libc::IPPROTO_ICMPV6,
-            vec![1, 4, 0, 0, 0, 0, 0, 0],
-        ),
+    let (family, icmp) = match is_v6 {
+        false => (libc::AF_INET, libc::IPPROTO_ICMP),
+        true => (libc::AF_INET6, libc::IPPROTO_ICMPV6),
     };
+    let mut error = kind.to_vec();
+    error.resize(8, 0);
     match is_v6 {
         false => {
             error.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, protocol as u8, 0, 0]);
@@ -810,7 +810,8 @@ fn send_error(side: &Namespace, is_v6: bool, protocol: i32) {
     });
 }
 
-/// ICMP and ICMPv6 "port unreachable" about TCP comes to us, about UDP to the kernel, which notifies the socket.
+/// ICMP and ICMPv6 "port unreachable" and "time exceeded" about TCP come to us, about UDP to the kernel, which notifies the
+/// socket.
 fn errors() {
     let sides = namespaces(1, 1500);
     for (side, name, host) in [(&sides[0], "va", 1), (&sides[1], "vb", 2)] {
@@ -834,18 +835,31 @@ fn errors() {
         send_error(&sides[0], is_v6, libc::IPPROTO_UDP);
         send_error(&sides[0], is_v6, libc::IPPROTO_TCP);
     }
+    for kind in [[11, 0], [12, 0]] {
+        send_error_of(&sides[0], false, libc::IPPROTO_TCP, kind);
+    }
+    send_error_of(&sides[0], true, libc::IPPROTO_TCP, [3, 0]);
     sender6.send_to(b"6", ("fd77::2", 6000)).expect("sent");
     let mut kinds = Vec::new();
     let end = Instant::now() + PATIENCE;
-    while kinds.len() < 3 && Instant::now() < end {
-        let mut note = |frame: Frame| match frame.bytes[12..14] {
-            [8, 0] => kinds.push((4, frame.bytes[23], frame.bytes[51])),
-            _ => kinds.push((6, frame.bytes[20], *frame.bytes.get(68).unwrap_or(&0))),
+    // Version, protocol, and of an error the protocol and the type.
+    while kinds.len() < 5 && Instant::now() < end {
+        let mut note = |frame: Frame| {
+            let byte = |at: usize| *frame.bytes.get(at).unwrap_or(&0);
+            kinds.push(match frame.bytes[12..14] {
+                [8, 0] => (4, byte(23), byte(51), byte(34)),
+                _ if byte(20) == 17 => (6, 17, 0, 0),
+                _ => (6, byte(20), byte(68), byte(54)),
+            });
         };
         device.receive(64, &mut note).expect("frames");
     }
     kinds.sort_unstable();
-    assert_eq!(kinds, [(4, 1, 6), (6, 17, 0), (6, 58, 6)]);
+    let errors = [(4, 1, 6, 3), (4, 1, 6, 11), (6, 58, 6, 1), (6, 58, 6, 3)];
+    assert_eq!(
+        kinds,
+        [&errors[..2], &[(6, 17, 0, 0)], &errors[2..]].concat()
+    );
     // Neighbours are still found, so the kernel handles ICMPv6 other than errors.
     let unclaimed = socket(&sides[1], "fd77::2", 6001);
     sides[0].ip("-6 neigh flush dev va");
