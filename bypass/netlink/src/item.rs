@@ -32,6 +32,7 @@ const RTA_METRICS_LOCK: u16 = 1;
 const RTA_METRICS_MTU: u16 = 2;
 const RTA_METRICS_ADVMSS: u16 = 8;
 const RTA_METRICS_HOPLIMIT: u16 = 10;
+const RTM_F_CLONED: u32 = 0x200;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,6 +267,12 @@ impl Address {
 }
 
 impl Route {
+    /// Whether a message is about what the kernel remembers of one destination (a path's MTU, a redirect). It ends
+    /// without a notification, and the route that it is of may end before.
+    pub(crate) fn is_remembered(body: &[u8]) -> bool {
+        u32_at(body, 8) & RTM_F_CLONED != 0
+    }
+
     /// Reads a route; one with several next hops becomes several.
     pub(crate) fn read(body: &[u8]) -> Vec<Self> {
         let (Some(fixed), Some(rest)) = (body.get(..12), body.get(12..)) else {

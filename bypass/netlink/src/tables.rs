@@ -210,7 +210,9 @@ impl Tables {
         let request = || Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]);
         let read = Socket::open(0).and_then(|mut socket| {
             socket.dump(request, &mut |message| {
-                found.extend(Route::read(message.body))
+                if !Route::is_remembered(message.body) {
+                    found.extend(Route::read(message.body));
+                }
             })
         });
         if read.is_ok() {
@@ -356,6 +358,7 @@ impl Change {
             libc::RTM_NEWROUTE if message.flags & libc::NLM_F_REPLACE != 0 && is_news => {
                 vec![Self::RoutesReplaced]
             }
+            libc::RTM_NEWROUTE if Route::is_remembered(body) => Vec::new(),
             libc::RTM_NEWROUTE => vec![Self::Routes(Route::read(body))],
             libc::RTM_DELROUTE => vec![Self::RoutesGone(Route::read(body))],
             libc::RTM_NEWRULE | libc::RTM_DELRULE => vec![Self::Rules],

@@ -1,6 +1,6 @@
 //! The tables against the kernel's own, in network namespaces that the tests create.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bypass_netlink::xfrm::{self, Policies};
@@ -19,6 +19,10 @@ const CASES: &[Case] = &[
     (
         "routes_that_only_the_kernel_can_follow_are_its_own",
         kernels_routes,
+    ),
+    (
+        "what_the_kernel_remembers_of_one_host_is_no_route",
+        remembered,
     ),
     ("policies_of_ipsec_are_named_and_followed", ipsec),
     ("changes_are_followed", changes),
@@ -250,6 +254,37 @@ fn kernels_routes() {
             hop(tables, "fd0a::1").is_none()
         });
     }
+}
+
+/// A router has said that the way to a host carries less. The kernel believes that for ten minutes, and does not
+/// report when that is over.
+fn remembered() {
+    let (a, b) = pair();
+    let forwards = b.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"));
+    forwards.expect("set");
+    b.ip("route add 10.62.0.0/16 via 10.9.0.9 mtu 1300");
+    a.ip("route add 10.62.0.0/16 via 10.9.0.2");
+    a.enter();
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !a.ip("route show cache").contains("10.62.0.1") {
+        assert!(Instant::now() < deadline, "it remembers nothing");
+        let _ = socket.send_to(&[0; 1400], "10.62.0.1:9");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut tables = Tables::new().expect("tables");
+    let hop = |tables: &Tables| {
+        let found = tables.next_hop(ip("10.62.0.1")).expect("a way");
+        (found.ip, found.mtu)
+    };
+    assert_eq!(hop(&tables), (ip("10.9.0.2"), 1500));
+    // All routes are read again.
+    a.ip("route replace 10.63.0.0/16 via 10.9.0.2");
+    a.ip("route replace 10.63.0.0/16 via 10.9.0.3");
+    until(&mut tables, "a replaced route", |tables| {
+        tables.next_hop(ip("10.63.0.1")).map(|hop| hop.ip) == Some(ip("10.9.0.3"))
+    });
+    assert_eq!(hop(&tables), (ip("10.9.0.2"), 1500));
 }
 
 fn ipsec() {
