@@ -121,6 +121,8 @@ pub struct Route {
     pub prefix: u8,
     /// Of which type of service its packets must be; 0: of any that has no route of its own.
     pub tos: u8,
+    /// Bits of the source that it demands of packets; 0: it is for those of any source.
+    pub from: u8,
     /// Through whom; None for hosts of the link itself.
     pub gateway: Option<IpAddr>,
     /// Interface index, 0 for none.
@@ -287,6 +289,7 @@ impl Route {
             destination,
             prefix: fixed[1],
             tos: fixed[3],
+            from: fixed[2],
             gateway: None,
             link: 0,
             source: None,

@@ -197,7 +197,7 @@ fn entries(rule: &Rule, tables: &HashMap<u32, Vec<&Route>>) -> BTreeMap<Prefix, 
 /// The routes of a table to destinations in `scope`.
 fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMap<Prefix, Fate> {
     let mut best: BTreeMap<Prefix, Vec<&Route>> = BTreeMap::new();
-    let mut of_one_tos = BTreeSet::new();
+    let mut of_some = BTreeSet::new();
     let rank = |route: &Route| (std::cmp::Reverse(route.prefix), route.metric);
     for route in routes {
         let network = Prefix::new(route.destination, route.prefix);
@@ -207,9 +207,9 @@ fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMa
             _ => continue,
         };
         let known = best.entry(part).or_default();
-        // Packets of its type of service go by it, whatever its metric.
-        if route.tos != 0 {
-            of_one_tos.insert(part);
+        // Packets of its type of service, or from its sources, go by it, whatever its metric.
+        if route.tos != 0 || route.from != 0 {
+            of_some.insert(part);
         }
         match known.first().map(|first| rank(route).cmp(&rank(first))) {
             None | Some(Ordering::Equal) => known.push(route),
@@ -218,7 +218,7 @@ fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMa
         }
     }
     let fate = |part: &Prefix, routes: Vec<&Route>| match routes[0].kind {
-        _ if of_one_tos.contains(part) => Fate::Unsure,
+        _ if of_some.contains(part) => Fate::Unsure,
         // The kernel chooses one of several hops by a hash of the flow.
         RouteKind::Unicast
             if routes
@@ -257,6 +257,7 @@ mod tests {
             destination,
             prefix,
             tos: 0,
+            from: 0,
             gateway: None,
             link,
             source: None,
@@ -386,6 +387,20 @@ mod tests {
         let ways = Ways::of(&rules, &routes, None, true, false);
         assert_eq!(ways.to(ip("8.8.8.8")), Some(Fate::Unsure));
         assert_eq!(link(&ways, "10.2.0.9"), 2);
+    }
+
+    #[test]
+    fn of_a_prefix_with_a_route_from_some_sources_nothing_is_sure() {
+        let (rules, mut routes) = two_uplinks();
+        routes.push(Route {
+            from: 24,
+            metric: 9,
+            ..route(254, "8.8.0.0/16", 1)
+        });
+        routes.push(route(254, "8.8.0.0/16", 1));
+        let ways = Ways::of(&rules, &routes, None, true, false);
+        assert_eq!(ways.to(ip("8.8.8.8")), Some(Fate::Unsure));
+        assert_eq!(link(&ways, "8.9.8.8"), 1);
     }
 
     #[test]
