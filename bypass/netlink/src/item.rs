@@ -32,6 +32,7 @@ const RTA_METRICS_LOCK: u16 = 1;
 const RTA_METRICS_MTU: u16 = 2;
 const RTA_METRICS_ADVMSS: u16 = 8;
 const RTA_METRICS_HOPLIMIT: u16 = 10;
+const RTA_PREF: u16 = 20;
 const RTM_F_CLONED: u32 = 0x200;
 
 /// A network interface.
@@ -123,6 +124,8 @@ pub struct Route {
     pub tos: u8,
     /// Bits of the source that it demands of packets; 0: it is for those of any source.
     pub from: u8,
+    /// What a router says of itself in comparison with others (RFC 4191, 2.1): the higher one is preferred.
+    pub preference: u8,
     /// Through whom; None for hosts of the link itself.
     pub gateway: Option<IpAddr>,
     /// Interface index, 0 for none.
@@ -290,6 +293,7 @@ impl Route {
             prefix: fixed[1],
             tos: fixed[3],
             from: fixed[2],
+            preference: 0,
             gateway: None,
             link: 0,
             source: None,
@@ -309,6 +313,8 @@ impl Route {
                 libc::RTA_PREFSRC => route.source = ip(value),
                 libc::RTA_PRIORITY => route.metric = u32_at(value, 0),
                 libc::RTA_TABLE => route.table = u32_at(value, 0),
+                // 3, 0, 1: low, medium, high. 2 is none of them.
+                RTA_PREF => route.preference = value.first().map_or(0, |bits| (bits & 3) ^ 2),
                 RTA_ENCAP => route.kind = route.kind.only_kernels(),
                 libc::RTA_METRICS => {
                     let metric = |kind| inner(value, kind).map(|number| u32_at(number, 0));
@@ -495,6 +501,18 @@ mod tests {
         };
         let hops = [hop(false), hop(true)].concat();
         assert_eq!(kinds(&[(libc::RTA_MULTIPATH, &hops)]), [Unicast, Other]);
+    }
+
+    #[test]
+    fn a_router_is_preferred_as_it_says() {
+        let preference = |bits: u8| {
+            let mut fixed = [0; 12];
+            fixed[0] = libc::AF_INET6 as u8;
+            let body = [&fixed[..], &attributes_of(&[(RTA_PREF, &[bits])])].concat();
+            Route::read(&body)[0].preference
+        };
+        let [low, medium, high] = [3, 0, 1].map(preference);
+        assert!(low < medium && medium < high);
     }
 
     fn link(kind: &[u8], data: &[(u16, &[u8])]) -> Link {

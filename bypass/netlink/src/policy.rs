@@ -227,13 +227,19 @@ fn within<'a>(scope: Prefix, routes: impl Iterator<Item = &'a Route>) -> BTreeMa
         {
             Fate::Unsure
         }
-        RouteKind::Unicast | RouteKind::Local => Fate::Goes(*routes[0]),
+        RouteKind::Unicast | RouteKind::Local => Fate::Goes(preferred(&routes)),
         RouteKind::Refused => Fate::Refused,
         RouteKind::Other => Fate::Unsure,
     };
     best.into_iter()
         .map(|(part, routes)| (part, fate(&part, routes)))
         .collect()
+}
+
+/// Of routes over one link the one by the router that is preferred, or the first of several.
+fn preferred(routes: &[&Route]) -> Route {
+    let best = routes.iter().rev().max_by_key(|route| route.preference);
+    **best.unwrap_or(&routes[0])
 }
 
 #[cfg(test)]
@@ -258,6 +264,7 @@ mod tests {
             prefix,
             tos: 0,
             from: 0,
+            preference: 0,
             gateway: None,
             link,
             source: None,
@@ -387,6 +394,23 @@ mod tests {
         let ways = Ways::of(&rules, &routes, None, true, false);
         assert_eq!(ways.to(ip("8.8.8.8")), Some(Fate::Unsure));
         assert_eq!(link(&ways, "10.2.0.9"), 2);
+    }
+
+    /// RFC 4191, 3.1.
+    #[test]
+    fn of_routers_on_one_link_the_preferred_one_is_taken() {
+        let (rules, mut routes) = two_uplinks();
+        let by = |gateway: &str, preference| Route {
+            preference,
+            gateway: Some(ip(gateway)),
+            ..route(254, "8.8.0.0/16", 1)
+        };
+        routes.extend([by("10.1.0.1", 2), by("10.1.0.9", 3), by("10.1.0.2", 1)]);
+        let ways = Ways::of(&rules, &routes, None, true, false);
+        let Some(Fate::Goes(found)) = ways.to(ip("8.8.8.8")) else {
+            panic!("a way");
+        };
+        assert_eq!(found.gateway, Some(ip("10.1.0.9")));
     }
 
     #[test]
