@@ -31,6 +31,10 @@ const CASES: &[Case] = &[
     ("a_port_of_the_process_before_is_not_taken", follower),
     ("no_datagram_is_lost_while_others_fork", forks),
     (
+        "datagrams_are_carried_again_by_an_interface_that_is_made_anew",
+        made_anew,
+    ),
+    (
         "threads_that_share_a_socket_take_each_datagram_once",
         threads,
     ),
@@ -492,6 +496,18 @@ fn follower() {
         let _ = ours.send(b"to the kernel");
         assert!(next.recv(&mut bytes).is_ok());
     }
+}
+
+/// The engine of the new interface comes next to that of the old one, of which the socket's datagrams were claimed.
+fn made_anew() {
+    let network = Network::new();
+    let server = echo(&network, "echo(bound('0.0.0.0'))\n");
+    for _ in 0..2 {
+        are_carried(&network, &server, SERVER);
+        network.server.ip("link del vb");
+        network.link(1);
+    }
+    are_carried(&network, &server, SERVER);
 }
 
 /// Four threads in blocking receives, and a writer that never waits for them.

@@ -96,8 +96,8 @@ pub struct Inner {
     pub peer: Option<SocketAddr>,
     /// Its datagrams are claimed, by this name.
     pub claimed: Option<SocketAddr>,
-    /// Of so many engines.
-    pub engines: usize,
+    /// Of these engines, by the interface of each.
+    pub engines: Vec<u32>,
     /// The port at which datagrams find it.
     pub place: Option<u16>,
     /// The byte of DSCP and ECN, and time to live, of IPv4 and of IPv6.
@@ -148,7 +148,7 @@ impl Inner {
             families: [false; 2],
             peer: None,
             claimed: None,
-            engines: 0,
+            engines: Vec::new(),
             place: None,
             class_and_hops: [(0, 0); 2],
             told: 0,

@@ -47,10 +47,17 @@ impl Network {
     fn made(queues: usize) -> Self {
         require_xdp();
         let (client, server) = (Namespace::new(), Namespace::new());
-        veth((&client, ENDS[0].1), (&server, ENDS[1].1), queues);
+        let network = Self { client, server };
+        network.link(queues);
+        network
+    }
+
+    /// Makes the link, of which there is none.
+    pub fn link(&self, queues: usize) {
+        let (client, server) = (&self.client, &self.server);
+        veth((client, ENDS[0].1), (server, ENDS[1].1), queues);
         client.ip("addr add 10.79.0.1/24 dev va");
         server.ip("addr add 10.79.0.2/24 dev vb");
-        Self { client, server }
     }
 
     pub fn of(&self, role: &str) -> (&Namespace, &'static str) {

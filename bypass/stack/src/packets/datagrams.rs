@@ -180,19 +180,24 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
         families,
     };
     datagrams::enter(port, place);
-    let claimed_before = {
+    let is_new = {
         let mut inner = socket.lock();
         inner.place = Some(port);
-        let before = inner.claimed.replace(found.local).map(|_| inner.engines);
-        inner.engines = relays.len();
-        before
+        inner.claimed.replace(found.local).is_none()
     };
-    if claimed_before.is_none() {
+    if is_new {
         // Datagrams that came before the claim wait in the kernel.
         socket.expect_older();
     }
-    for relay in relays.iter().skip(claimed_before.unwrap_or(0)) {
-        lock(relay).claim_datagrams(port);
+    // New engines may stand before the ones of an earlier claim.
+    for relay in relays {
+        let mut relay = lock(relay);
+        let link = relay.link;
+        let engines = &mut socket.lock().engines;
+        if !engines.contains(&link) {
+            engines.push(link);
+            relay.claim_datagrams(port);
+        }
     }
     siblings.is_empty() || are_claimed(port, siblings)
 }
@@ -254,12 +259,15 @@ fn claimed_at(port: u16) -> Vec<&'static Socket> {
 fn release(socket: &Socket) {
     let (local, engines) = {
         let mut inner = socket.lock();
-        (inner.claimed.take(), inner.engines)
+        (inner.claimed.take(), std::mem::take(&mut inner.engines))
     };
     let Some(local) = local else { return };
     // Those of then: there may be others since.
-    for relay in RELAYS.get().into_iter().flatten().take(engines) {
-        lock(relay).release_datagrams(local.port());
+    for relay in RELAYS.get().into_iter().flatten() {
+        let mut relay = lock(relay);
+        if engines.contains(&relay.link) {
+            relay.release_datagrams(local.port());
+        }
     }
 }
 
