@@ -1,6 +1,7 @@
 //! The tables against the kernel's own, in network namespaces that the tests create.
 
 use std::net::{IpAddr, UdpSocket};
+use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use bypass_netlink::xfrm::{self, Policies};
@@ -27,10 +28,22 @@ const CASES: &[Case] = &[
     ("policies_of_ipsec_are_named_and_followed", ipsec),
     ("changes_are_followed", changes),
     ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
+    (
+        "a_process_without_privilege_finds_a_link_local_neighbour",
+        unprivileged,
+    ),
     ("lost_news_are_read_again", losses),
 ];
 
+/// Of a process that only resolves: the link and the address.
+const RESOLVES: &str = "NETLINK_TEST_RESOLVES";
+
 fn main() {
+    if let Ok(asked) = std::env::var(RESOLVES) {
+        let (link, address) = asked.split_once(' ').expect("two words");
+        let link = link.parse().expect("a number");
+        return neighbour::resolve(link, ip(address)).expect("sent");
+    }
     bypass_testkit::main(CASES)
 }
 
@@ -382,8 +395,9 @@ fn ready(name: &str) -> Tables {
     let mut tables = Tables::new().expect("tables");
     until(&mut tables, "a link-local address", |t| {
         t.addresses().iter().any(|one| {
-            let is_local = matches!(one.ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-            is_local && !one.is_tentative && t.link(name).is_some_and(|link| link.index == one.link)
+            is_of_link(&one.ip)
+                && !one.is_tentative
+                && t.link(name).is_some_and(|link| link.index == one.link)
         })
     });
     tables
@@ -412,6 +426,35 @@ fn neighbours() {
     until(&mut tables, "one that went", |t| {
         t.mac(link, ip("10.9.0.50")).is_none()
     });
+}
+
+/// Another link, which the kernel would choose, has link-local hosts too.
+fn unprivileged() {
+    let (a, _b) = pair();
+    let c = Namespace::new();
+    veth((&a, "vc"), (&c, "vd"), 1);
+    let (host, mac) = c.run(|| {
+        let tables = ready("vd");
+        let mac = tables.link("vd").and_then(|link| link.mac);
+        (
+            tables.addresses().iter().map(|one| one.ip).find(is_of_link),
+            mac,
+        )
+    });
+    let host = host.expect("an address");
+    a.enter();
+    ready("va");
+    let mut tables = ready("vc");
+    let link = tables.link("vc").expect("the link").index;
+    let own = std::env::current_exe().expect("a path");
+    let mut asking = std::process::Command::new(own);
+    asking.env(RESOLVES, format!("{link} {host}")).uid(65534);
+    assert!(asking.status().expect("started").success());
+    until(&mut tables, "its address", |t| t.mac(link, host) == mac);
+}
+
+fn is_of_link(ip: &IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 fn losses() {
