@@ -81,12 +81,12 @@ def test_options_that_make_a_machine_quieter_are_named_where_the_command_has_the
     run = replace(summary.run, argv=["./wirespeed", command, "--run", "./it"])
     summary = replace(summary, run=run)
     verdict = Verdict("not decided", "interference may be all of it")
-    told = [
+    texts = [
         diagnosis._decider(replace(summary.gains[0], verdict=verdict), summary),
         diagnosis._of_invalid(summary.cells[0], run),
     ]
-    assert all("quiet" in text for text in told)
-    assert [("--tune" in text) for text in told] == [command == "run"] * 2
+    assert all("quiet" in text for text in texts)
+    assert [("--tune" in text) for text in texts] == [command == "run"] * 2
 
 
 def test_a_blocked_run_needs_another_order(tmp_path):
