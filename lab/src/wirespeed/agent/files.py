@@ -85,12 +85,17 @@ def write_payload(path: str, left: int, fill: str) -> None:
             left -= size
 
 
+def is_of_run(folder: str) -> bool:
+    """Whether a folder lies below one that an agent made for its run."""
+    return any(folder.startswith(root + "/wirespeed-") for root in scratch_roots())
+
+
 def mount_all(sets: Sequence[dict[str, Any]]) -> None:
     """Mounts what the files ask for, seen by this agent's programs only and gone with them.
 
     In a mount namespace of the agent's own the kernel unmounts, however everything ends. Without
-    root, or as the root of a container that may not mount, nothing is mounted: the files lie in
-    memory all the same.
+    root nothing is mounted, nor as the root of a container that may not mount, if all are folders
+    of the run: the files lie in memory all the same. In any other folder they would replace files.
     """
     for one in sets:
         mount, folder = one.get("mount"), one["folder"]
@@ -98,7 +103,8 @@ def mount_all(sets: Sequence[dict[str, Any]]) -> None:
             continue
         if not mounted:
             if LIBC.unshare(CLONE_NEWNS) != 0:
-                if ctypes.get_errno() == errno.EPERM:
+                wanted = [one["folder"] for one in sets if one.get("mount")]
+                if ctypes.get_errno() == errno.EPERM and all(map(is_of_run, wanted)):
                     return
                 check(-1, "a mount namespace")
             check(
