@@ -650,15 +650,18 @@ def test_the_first_screen_has_one_sentence_with_absolute_figures_for_each_conten
         assert text.index('class="tiles"') < text.index('class="full"') < text.index("<nav ")
 
 
-def test_the_page_of_a_run_that_got_more_rounds_takes_the_place_of_the_one_before(tmp_path):
+def test_the_page_of_a_run_that_got_more_rounds_is_laid_out_next_to_the_one_before(tmp_path):
     """The new page was sent, and the run of the old one was measured again."""
     run_dir = make_run(KINDS[sorted(KINDS)[0]](), tmp_path / "runs")
     sent, kept = tmp_path / "report.html", tmp_path / "from-reports"
+    before = []
     for rounds in (5, 7):
         run = store.read_run(run_dir)
         store.write_run(run_dir, replace(run, plan=replace(run.plan, repeat=rounds)))
         sent.write_text(page.html(load(run_dir)))
         unpacked = source.unpack(sent, kept)
+        before.append(unpacked)
         assert store.read_run(unpacked).plan.repeat == rounds
+    assert store.read_run(before[0]).plan.repeat == 5, "rounds were added to it, perhaps"
     (unpacked / "mark").touch()
     assert source.unpack(sent, kept) == unpacked and (unpacked / "mark").exists(), "as it is there"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import json
 import re
-import shutil
 import tomllib
 import zlib
 from pathlib import Path
@@ -113,10 +113,11 @@ def unpack(page: Path, folder: Path) -> Path:
         if not all(_NAME.fullmatch(name) for name in names):
             raise ValueError("a name that is none")
         run_dir = folder / run.run_id
-        if not _is_laid_out(run_dir, run):
-            with store.storage(run_dir):
-                if run_dir.exists():
-                    shutil.rmtree(run_dir)
+        if run_dir.exists() and not _is_laid_out(run_dir, run):
+            # What is there may have got rounds of its own, or another process lays it out.
+            text = json.dumps(document, sort_keys=True)
+            run_dir = folder / hashlib.sha256(text.encode()).hexdigest()[:12] / run.run_id
+        if not (run_dir / "run.json").exists():
             _lay_out(run_dir, document, plan, trials)
             store.write_run(run_dir, run)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
