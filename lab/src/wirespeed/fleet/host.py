@@ -255,8 +255,11 @@ class Host:
             if target.exists() and self._brought.get(target) == state:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            with open(target, "wb") as file:
+            # An earlier copy stays where the host is lost meanwhile.
+            part = target.with_name(f".{target.name}.part")
+            with open(part, "wb") as file:
                 file.writelines(self.pieces(f"{there}/{name}"))
+            part.replace(target)
             self._brought[target] = state
 
     def pieces(self, path: str) -> Iterator[bytes]:
