@@ -230,5 +230,5 @@ load = { host = "box" }
     assert code == 0, err
     found = duets_of(checkout)
     assert len(found) == 3 and not any(duet["is_failure"] for duet in found), found
-    # a busy machine may spoil one; the gate of another pair spoiled all but the first
-    assert sum(bool(duet["ratios"]) for duet in found) >= 2, found
+    # On a busy machine too few groups may be left of one; the gate of another pair left none.
+    assert all(duet["groups"] for duet in found), found

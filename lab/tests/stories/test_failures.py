@@ -414,7 +414,7 @@ def test_term_and_a_closed_terminal_end_a_run_like_ctrl_c(checkout, number):
     checkout.wait_for_trials(1, process)
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + number, err
     one_line(err, "stopped")
     assert checkout.run_json()["state"] == "interrupted"
     assert checkout.nothing_left(process.pid)
