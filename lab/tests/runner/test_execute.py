@@ -1,5 +1,6 @@
 """Trials whose programs fail."""
 
+import io
 import resource
 import signal
 import threading
@@ -92,6 +93,28 @@ def test_a_trial_that_fails_because_it_was_interrupted_ends_the_run(monkeypatch,
     with pytest.raises(KeyboardInterrupt), signals_as_interrupts():
         attempted(monkeypatch, tmp_path, has_died=False, measure=measure)
     assert not asked
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_run_that_fails_as_a_signal_ends_it_is_interrupted(monkeypatch, tmp_path, is_ended):
+    """It said that it had failed."""
+    states = []
+
+    def all_sessions():
+        try:
+            if is_ended:
+                signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise HostError("half an answer")
+
+    def kind(*_):
+        return SimpleNamespace(all_sessions=all_sessions)
+
+    monkeypatch.setattr(execute, "_finish", lambda _, __, state: states.append(state))
+    wanted = KeyboardInterrupt if is_ended else HostError
+    with pytest.raises(wanted), signals_as_interrupts():
+        execute.execute(tmp_path, None, None, None, None, io.StringIO(), kind)
+    assert states == ["interrupted" if is_ended else "failed"]
 
 
 def test_a_run_that_goes_on_counts_on_from_the_attempts_that_were_kept(tmp_path, monkeypatch):

@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from wirespeed.runner.interrupts import Terminated, check, held_back, signals_as_interrupts
+from wirespeed.runner.interrupts import (
+    Terminated,
+    check,
+    have_come,
+    held_back,
+    signals_as_interrupts,
+)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -76,6 +82,20 @@ def test_an_interrupt_that_was_lost_is_raised_before_work_goes_on():
         check()
     assert stop.value.number == signal.SIGTERM
     check()
+
+
+def test_a_failure_after_a_signal_ends_like_the_signal():
+    """An answer of the agent that the signal cut in two failed as the run ended: exit code 1."""
+    with pytest.raises(Terminated) as stop, signals_as_interrupts():
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            assert have_come()
+            raise OSError("half an answer")
+    assert stop.value.number == signal.SIGHUP
+    assert not have_come()
+    with pytest.raises(OSError, match="alone"), signals_as_interrupts():
+        raise OSError("alone")
 
 
 def test_an_interrupt_of_an_outer_block_counts_after_an_inner_one_has_ended():

@@ -514,6 +514,8 @@ def execute(
         state = "interrupted"
         raise
     except WirespeedError as error:
+        if interrupts.have_come():
+            state = "interrupted"
         note_event(run_dir, "error", str(error))
         if isinstance(error, LostHostError):
             runner.agent_lost(str(error))

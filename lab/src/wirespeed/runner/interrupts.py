@@ -24,7 +24,8 @@ _open: list[list[int]] = []  # the signals that have come, of each block below
 @contextmanager
 def signals_as_interrupts() -> Iterator[None]:
     """The first INT, TERM or HUP raises; those after it are ignored, since the run is ending and
-    would leave what it has not removed yet. HUP stays ignored under nohup."""
+    would leave what it has not removed yet. A failure after it is its consequence, and what it
+    raises is raised again. HUP stays ignored under nohup."""
     came: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -37,6 +38,10 @@ def signals_as_interrupts() -> Iterator[None]:
     try:
         with _handled_by(stop):
             yield
+    except Exception as error:
+        if came:
+            raise _interrupt(came[0]) from error
+        raise
     finally:
         _open.pop()  # of nested blocks the inner one ends first
 
@@ -47,6 +52,11 @@ def check() -> None:
     for came in _open:
         if came:
             raise _interrupt(came[0])
+
+
+def have_come() -> bool:
+    """Whether a signal ends the work, whatever has failed since."""
+    return any(_open)
 
 
 def _interrupt(number: int) -> KeyboardInterrupt:
