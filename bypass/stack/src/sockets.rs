@@ -185,6 +185,8 @@ pub struct Socket {
     pub watch: AtomicU64,
     /// Mark of the urgent byte that recv with MSG_OOB took last.
     pub urgent_taken: AtomicU64,
+    /// 1 once a connection of the program's was dissolved, which some kernels do not let listen any more.
+    pub was_connected: AtomicU32,
     /// The number of its mark, where it is to be taken in another network namespace: not in the segment, whose other side
     /// could read it.
     pub mark: AtomicU64,
@@ -233,6 +235,7 @@ impl Socket {
             send_timeout_ns: AtomicU64::new(0),
             watch: AtomicU64::new(0),
             urgent_taken: AtomicU64::new(0),
+            was_connected: AtomicU32::new(0),
             mark: AtomicU64::new(0),
             other_watches: AtomicU32::new(0),
             last_ready_list: AtomicU32::new(0),
@@ -413,6 +416,7 @@ pub fn allocate(family: i32, flags: u32) -> Option<usize> {
         word.store(0, Ordering::Relaxed);
     }
     socket.linger_s.store(0, Ordering::Relaxed);
+    socket.was_connected.store(0, Ordering::Relaxed);
     socket.listener.store(NO_LISTENER, Ordering::Relaxed);
     socket.other_watches.store(0, Ordering::Relaxed);
     socket.last_ready_list.store(0, Ordering::Relaxed);

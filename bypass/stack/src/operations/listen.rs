@@ -41,10 +41,14 @@ pub fn listen(fd: i32, backlog: i32) -> Outcome {
         Kind::Connected => return Outcome::Error(libc::EINVAL),
         _ => return Outcome::Kernel,
     }
+    let socket = sockets::get(index);
+    let was_connected = socket.was_connected.load(Ordering::Relaxed) != 0;
+    if was_connected && shadow::listens_never_after_connect() {
+        return Outcome::Error(libc::EINVAL);
+    }
     if let Err(error) = kernel::listen(fd, backlog) {
         return Outcome::Error(error);
     }
-    let socket = sockets::get(index);
     if socket.has(sockets::CHOOSES) {
         listener::choose_by_program(fd);
     }

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::Ordering;
+use std::sync::OnceLock;
 
 use bypass_stats::{About, Call, Reason};
 use bypass_sys::{address, directory, kernel, numbers};
@@ -157,6 +158,30 @@ pub fn disconnect(fd: i32) {
     let mut nowhere = [0; 16];
     nowhere[..2].copy_from_slice(&(libc::AF_UNSPEC as u16).to_ne_bytes());
     let _ = kernel::connect(fd, &nowhere);
+}
+
+/// Whether listen(2) fails on this host for a socket that was connected once, as on later kernels: seen by one that
+/// connects to itself. Without a loopback to connect over it is asked again.
+#[cold]
+pub fn listens_never_after_connect() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    if let Some(known) = ANSWER.get() {
+        return *known;
+    }
+    let ask = || {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        let socket = numbers::high(|| kernel::socket(libc::AF_INET, kind, 0)).ok()?;
+        let mut bytes = [0; 28];
+        let at = (Ipv4Addr::LOCALHOST, 0).into();
+        let length = address::to_bytes(at, libc::AF_INET, &mut bytes);
+        kernel::bind(socket.0, &bytes[..length]).ok()?;
+        let own = sockets::kernel_name(socket.0)?;
+        let length = address::to_bytes(own, libc::AF_INET, &mut bytes);
+        kernel::connect(socket.0, &bytes[..length]).ok()?;
+        disconnect(socket.0);
+        Some(kernel::listen(socket.0, 1) == Err(libc::EINVAL))
+    };
+    ask().is_some_and(|answer| *ANSWER.get_or_init(|| answer))
 }
 
 /// Whether the kernel has a connection behind a socket: between network namespaces.

@@ -52,6 +52,7 @@ pub fn unconnect(fd: i32, entry: Entry) {
     socket.linger_s.store(linger_s, Ordering::Relaxed);
     // Of the next connection none was fetched.
     socket.urgent_taken.store(0, Ordering::Relaxed);
+    socket.was_connected.store(1, Ordering::Relaxed);
     socket.set(
         sockets::WROTE_TO_CLOSED | sockets::RESET_TOLD | sockets::CONNECTING | sockets::SHARED,
         false,
