@@ -289,6 +289,26 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "scm_rights_to_program",
         "the process that uses the interface ends without exit",
     ),
+    (
+        "exec_listener_options",
+        "exec ends the connections of its process",
+    ),
+    (
+        "dissolved_options",
+        "urgent data is not carried",
+    ),
+    (
+        "urgent_thrown_away",
+        "urgent data is not carried",
+    ),
+    (
+        "duplicate_shut",
+        "duplicates of a listener accept after shutdown",
+    ),
+    (
+        "listen_queue",
+        "TCP_INFO has no queue of a listener",
+    ),
 ];
 
 /// Fewer programs than this between hosts: the comparison would say little.
