@@ -101,7 +101,13 @@ impl Stream {
     #[cold]
     pub fn has_urgent(&self) -> bool {
         let taken = self.socket.urgent_taken.load(Ordering::Relaxed);
-        matches!(self.place(), Place::Ahead(_, mark) if mark != taken)
+        let Place::Ahead(ahead, mark) = self.place() else {
+            return false;
+        };
+        // Its mark comes before the byte, which recv would not find yet.
+        let ahead = ahead.saturating_add(self.stale(mark));
+        let found = self.inbound().available(ahead.saturating_add(1));
+        mark != taken && found.is_ok_and(|found| found > ahead)
     }
 
     /// Reads up to the mark, or passes over the urgent byte and reads on. The reader's lock is held.
