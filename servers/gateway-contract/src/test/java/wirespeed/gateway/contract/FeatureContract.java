@@ -540,4 +540,34 @@ abstract class FeatureContract extends CarrierContract {
         assertTrue(Long.parseLong(fields[1]) - Long.parseLong(fields[2]) >= 550_000,
                 String.join(" ", fields));
     }
+
+    @Test
+    void the_time_of_a_filter_behind_a_response_is_the_gateways_own() throws Exception {
+        CountDownLatch end = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            out.write("HTTP/1.1 200 X\r\nContent-Length: 100000\r\n\r\nbegun".getBytes());
+            out.flush();
+            RecordingOrigin.awaitQuietly(end);
+            return false;
+        };
+        Path filters = Files.createDirectory(folder.resolve("slow"));
+        Files.writeString(filters.resolve("Slow.java"), """
+                import java.util.concurrent.*;
+                import wirespeed.gateway.core.*;
+                public class Slow implements Filter {
+                    public Phase phase() { return Phase.POST; }
+                    public int order() { return 1; }
+                    public Step apply(Context context) {
+                        return Step.later(new CompletableFuture<Step>().completeOnTimeout(Step.respond(
+                                Response.of(200, "text/plain", "own")), 500, TimeUnit.MILLISECONDS));
+                    }
+                }
+                """);
+        Path log = folder.resolve("slow.log");
+        Carrier gateway = start(origins("[filters]\nfolder = \"" + filters + "\"\n[[filter]]\ntype = "
+                + "\"access-log\"\nfile = \"" + log + "\"\nformat = \"{own}\"\n"));
+        assertEquals("own", client(gateway).get("/").body());
+        end.countDown();
+        assertTrue(Long.parseLong(awaitText(log).trim()) >= 450_000);
+    }
 }

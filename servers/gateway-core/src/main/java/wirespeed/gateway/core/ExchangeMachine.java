@@ -124,6 +124,11 @@ public final class ExchangeMachine {
         return state == State.SENDING || state == State.RELAYING || state == State.RELAYED;
     }
 
+    /** Whether the origin has answered, and the exchange waits for nothing more of it. */
+    public boolean isAnswered() {
+        return state == State.POST || state == State.LAST_ERROR || state == State.SENDING;
+    }
+
     public boolean isSwitched() {
         return state == State.SWITCHED;
     }

@@ -178,7 +178,7 @@ public final class Forwarding {
     public Headers prepared(Context context) {
         Headers copy = context.request().headers().copy();
         prepare(context.request(), copy);
-        StrippedPrefix.tell(context.route(), copy);
+        StrippedPrefix.tell(context.route(), context.request(), copy);
         return copy;
     }
 
@@ -230,7 +230,7 @@ public final class Forwarding {
         Request request = context.request();
         Route route = context.route();
         String path = route == null ? request.pathWithParameters()
-                : route.forwardedPath(request.pathWithParameters());
+                : route.forwardedPath(request);
         sink.put(request.method()).put(' ').put(path);
         if (request.query() != null) {
             sink.put('?').put(request.query());
@@ -261,7 +261,7 @@ public final class Forwarding {
     public static String target(Context context) {
         Request request = context.request();
         String path = context.route() == null ? request.pathWithParameters()
-                : context.route().forwardedPath(request.pathWithParameters());
+                : context.route().forwardedPath(request);
         return request.query() == null ? path : path + '?' + request.query();
     }
 

@@ -128,7 +128,9 @@ public record Option(String section, String name, Type type, String defaultText,
             case "GiB" -> 30;
             default -> 0;
         };
-        return Long.parseLong(parts.group(1)) << shift;
+        long number = Long.parseLong(parts.group(1));
+        // A shift that loses bits would make it a small one.
+        return number > Long.MAX_VALUE >> shift ? Long.MAX_VALUE : number << shift;
     }
 
     private static java.util.regex.Matcher match(Object value, String pattern) {

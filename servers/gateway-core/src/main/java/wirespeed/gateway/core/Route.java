@@ -164,9 +164,15 @@ public record Route(String name, String host, String prefix, Match match, List<T
         return count;
     }
 
-    /** A matched path as the origin gets it; segments may carry parameters that the prefix lacks. */
-    public String forwardedPath(String path) {
-        if (!stripPrefix || prefix.equals("/")) {
+    /** Whether the prefix is taken off: a filter may have set a path that does not have it. */
+    boolean strips(Request request) {
+        return stripPrefix && !prefix.equals("/") && covers(request.path());
+    }
+
+    /** A path as the origin gets it; segments may carry parameters that the prefix lacks. */
+    public String forwardedPath(Request request) {
+        String path = request.pathWithParameters();
+        if (!strips(request)) {
             return path;
         }
         int end = 0;

@@ -13,11 +13,11 @@ public final class StrippedPrefix {
 
     /** Passes it to the origin, behind a prefix that a trusted proxy took off; once per request. */
     public static void tell(Context context) {
-        tell(context.route(), context.request().headers());
+        tell(context.route(), context.request(), context.request().headers());
     }
 
-    static void tell(Route route, Headers headers) {
-        String prefix = prefix(route);
+    static void tell(Route route, Request request, Headers headers) {
+        String prefix = prefix(route, request);
         if (!prefix.isEmpty()) {
             String before = headers.get(TOLD);
             headers.set(TOLD, (before == null ? "" : before) + prefix);
@@ -26,7 +26,7 @@ public final class StrippedPrefix {
 
     /** Puts it before the places and cookie paths of an answer that lack it, where the route says so. */
     public static void restore(Context context) {
-        String prefix = prefix(context.route());
+        String prefix = prefix(context.route(), context.request());
         if (prefix.isEmpty() || !context.route().restoresPrefix()) {
             return;
         }
@@ -45,8 +45,8 @@ public final class StrippedPrefix {
     }
 
     /** Without a slash at its end; empty where nothing is taken off. */
-    private static String prefix(Route route) {
-        if (route == null || !route.stripPrefix()) {
+    private static String prefix(Route route, Request request) {
+        if (route == null || !route.strips(request)) {
             return "";
         }
         String prefix = route.prefix();

@@ -39,6 +39,9 @@ class OptionTest {
         assertEquals("2000 is out of range (0 to 1024)", message(values, "threads", 2000L));
         assertTrue(message(values, "drain", "5").contains("duration"));
         assertEquals("transport", OptionTable.nearest("server", "transprt"));
+        for (String huge : new String[] {"17179869184GiB", "17179869185GiB", "8589934592GiB"}) {
+            assertTrue(message(new OptionValues("limits"), "body", huge).contains("out of range"), huge);
+        }
     }
 
     private static String message(OptionValues values, String name, Object value) {

@@ -211,9 +211,13 @@ class RouteTableTest {
     }
 
     @Test
-    void a_stripped_prefix_leaves_a_path() {
+    void a_stripped_prefix_leaves_a_path_and_no_other_path_is_stripped() {
         Route route = route("", "/api");
-        assertEquals("/", route.forwardedPath("/api"));
-        assertEquals("/x", route.forwardedPath("/api/x"));
+        Map.of("/api", "/", "/api/x", "/x", "/v2/items", "/v2/items", "/new", "/new", "/apis/x", "/apis/x")
+                .forEach((path, forwarded) -> {
+                    Request request = new Request("GET", "/api/asked", 1, new Headers());
+                    request.path(path, null);
+                    assertEquals(forwarded, route.forwardedPath(request), path);
+                });
     }
 }

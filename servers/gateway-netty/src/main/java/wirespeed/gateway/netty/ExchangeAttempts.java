@@ -219,7 +219,9 @@ abstract class ExchangeAttempts {
         attempt = null;
         hedge = null;
         if (first != null) {
-            countOrigin();
+            if (!machine.isAnswered()) {
+                countOrigin();
+            }
             first.abandon();
         }
         if (second != null) {

@@ -111,14 +111,15 @@ public final class ConfigStore {
     }
 
     private void rotate() throws IOException {
-        for (int i = GENERATIONS - 1; i >= 1; i--) {
+        // The copy first: without room for it nothing has moved.
+        if (Files.exists(file)) {
+            Files.copy(file, generation(0), StandardCopyOption.REPLACE_EXISTING);
+        }
+        for (int i = GENERATIONS - 1; i >= 0; i--) {
             Path from = generation(i);
             if (Files.exists(from)) {
                 Files.move(from, generation(i + 1), StandardCopyOption.REPLACE_EXISTING);
             }
-        }
-        if (Files.exists(file)) {
-            Files.copy(file, generation(1), StandardCopyOption.REPLACE_EXISTING);
         }
     }
 

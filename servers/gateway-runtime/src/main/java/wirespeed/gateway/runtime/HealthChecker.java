@@ -123,13 +123,19 @@ final class HealthChecker implements AutoCloseable {
 
         @Override
         public void run() {
-            Boolean isGood = ask(address, wanted);
-            if (isGood != null) {
-                judge(isGood);
+            try {
+                Boolean isGood = ask(address, wanted);
+                if (isGood != null) {
+                    judge(isGood);
+                }
+            } catch (RuntimeException | Error fault) {
+                ThrottledLog.fault("the check of " + address.id(), fault);
+            } finally {
+                // Without a next check the address keeps its state.
+                int fifth = Math.max(1, check.intervalMillis() / 5);
+                schedule(check.intervalMillis() - fifth
+                        + ThreadLocalRandom.current().nextInt(2 * fifth));
             }
-            int fifth = Math.max(1, check.intervalMillis() / 5);
-            schedule(check.intervalMillis() - fifth
-                    + ThreadLocalRandom.current().nextInt(2 * fifth));
         }
 
         private void judge(boolean isGood) {

@@ -83,4 +83,16 @@ class ConfigStoreTest {
         assertEquals("10", store.older("1"));
         assertEquals("1", store.older("10"));
     }
+
+    @Test
+    void a_text_whose_predecessor_cannot_be_copied_costs_no_generation() throws IOException {
+        ConfigStore store = store(file);
+        for (int i = 1; i <= 10; i++) {
+            store.keep(String.valueOf(i));
+        }
+        Files.createFile(Files.createDirectory(folder.resolve("gw.toml.0")).resolve("in the way"));
+        assertThrows(IOException.class, () -> store.keep("refused"));
+        assertEquals("9", store.older("1"));
+        assertEquals("0", store.older("10"));
+    }
 }

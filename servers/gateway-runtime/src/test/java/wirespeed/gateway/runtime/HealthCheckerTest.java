@@ -76,6 +76,59 @@ class HealthCheckerTest {
     }
 
     @Test
+    void an_error_in_a_check_does_not_end_the_checks() throws Exception {
+        java.util.logging.Logger logger = java.util.logging.Logger.getLogger("wirespeed.gateway");
+        try (ServerSocket well = listener(); HealthChecker checker = new HealthChecker("")) {
+            Address address = address(well);
+            java.util.logging.Handler failing = new FailsOnce(address.id());
+            logger.addHandler(failing);
+            try {
+                Thread answers = new Thread(() -> answer(well));
+                answers.setDaemon(true);
+                answers.start();
+                address.checked(false);
+                checker.update(List.of(checked(List.of(address))));
+                for (int i = 0; i < 2; i++) {
+                    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+                    while (!address.isChecked()) {
+                        assertTrue(System.nanoTime() < end, "not checked " + i);
+                        Thread.sleep(10);
+                    }
+                    address.checked(false);
+                }
+            } finally {
+                logger.removeHandler(failing);
+            }
+        }
+    }
+
+    /** Throws an error out of the check that first logs something of an address. */
+    private static final class FailsOnce extends java.util.logging.Handler {
+        private final String address;
+        private boolean hasFailed;
+
+        FailsOnce(String address) {
+            this.address = address;
+        }
+
+        @Override
+        public void publish(java.util.logging.LogRecord record) {
+            if (!hasFailed && record.getMessage().contains(address)) {
+                hasFailed = true;
+                throw new OutOfMemoryError("a test's");
+            }
+        }
+
+        @Override
+        public void flush() {
+        }
+
+        @Override
+        public void close() {
+        }
+    }
+
+    @Test
     void a_check_that_changes_says_nothing_about_its_address() throws Exception {
         try (ServerSocket silent = listener(); HealthChecker checker = new HealthChecker("")) {
             Address dead = address(silent);

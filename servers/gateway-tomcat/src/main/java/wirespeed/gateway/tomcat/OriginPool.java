@@ -53,6 +53,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
         final HttpRoute route;
         final AtomicInteger entering = new AtomicInteger();
         volatile int connectionsMax;
+        volatile int lifeMillis = LIFE_MILLIS;
+        volatile long askedNanos = System.nanoTime();
 
         Way(HttpRoute route) {
             this.route = route;
@@ -61,11 +63,11 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
 
     /** Names are asked again by new connections only. */
     private static final int LIFE_MILLIS = 60_000;
+    private static final long FORGOTTEN_NANOS = TimeUnit.MINUTES.toNanos(10);
 
     private final PoolingHttpClientConnectionManager manager;
     /** By where they lead and how; two origins may name one address and not both encrypt. */
     private final Map<HttpRoute, Way> ways = new ConcurrentHashMap<>();
-    private final Map<HttpRoute, Integer> ages = new ConcurrentHashMap<>();
     private final int connectionsMax;
     private final ScheduledThreadPoolExecutor evictor;
     private final SendWatch sends = new SendWatch();
@@ -97,12 +99,30 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
                 TimeUnit.MILLISECONDS);
         evictor.scheduleWithFixedDelay(() -> manager.closeIdle(keep), period, period,
                 TimeUnit.MILLISECONDS);
+        evictor.scheduleWithFixedDelay(() -> forget(System.nanoTime() - FORGOTTEN_NANOS), 1, 1, TimeUnit.MINUTES);
+    }
+
+    /** A name leads to ever new addresses: nothing is kept of one without connections, not asked for since then. */
+    void forget(long sinceNanos) {
+        ways.values().removeIf(way -> {
+            boolean isForgotten = way.askedNanos - sinceNanos < 0 && way.entering.get() == 0 && isUnused(way.route);
+            if (isForgotten) {
+                // A negative number removes the limit, which the manager keeps by route.
+                manager.setMaxPerRoute(way.route, -1);
+            }
+            return isForgotten;
+        });
+    }
+
+    private boolean isUnused(HttpRoute route) {
+        PoolStats stats = manager.getStats(route);
+        return stats.getLeased() + stats.getAvailable() + stats.getPending() == 0;
     }
 
     private ConnectionConfig config(HttpRoute route) {
+        Way way = ways.get(route);
         return ConnectionConfig.custom().setSocketTimeout(Timeout.DISABLED)
-                .setTimeToLive(TimeValue.ofMilliseconds(
-                        ages.getOrDefault(route, LIFE_MILLIS))).build();
+                .setTimeToLive(TimeValue.ofMilliseconds(way == null ? LIFE_MILLIS : way.lifeMillis)).build();
     }
 
     /** A connection that is somebody's until it is given back. */
@@ -222,7 +242,8 @@ final class OriginPool implements AutoCloseable, Gateway.Pools {
     private void limit(Way way, Origin.Settings settings) {
         int wanted = settings.connectionsMax() == Origin.Settings.DEFAULT.connectionsMax()
                 ? connectionsMax : Math.min(connectionsMax, settings.connectionsMax());
-        ages.put(way.route, Math.min(LIFE_MILLIS, settings.connectionAgeMillis()));
+        way.lifeMillis = Math.min(LIFE_MILLIS, settings.connectionAgeMillis());
+        way.askedNanos = System.nanoTime();
         if (way.connectionsMax != wanted) {
             way.connectionsMax = wanted;
             manager.setMaxPerRoute(way.route, wanted);

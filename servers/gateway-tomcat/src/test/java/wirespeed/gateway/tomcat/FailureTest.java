@@ -48,6 +48,26 @@ class FailureTest {
     }
 
     @Test
+    void an_address_without_connections_is_forgotten() throws Exception {
+        try (TestGateway gateway = TestGateway.before(origin, "");
+                TestClient client = gateway.client()) {
+            OriginPool pool = (OriginPool) gateway.runtime.gateway().pools().get(0);
+            assertEquals(200, client.get("/").status());
+            pool.forget(System.nanoTime());
+            assertTrue(pool.describe().contains("\"open\":1"), pool.describe());
+            origin.handler = (seen, socket, out) -> {
+                TestOrigin.respond(out, 200, "Connection: close\r\n", "");
+                return false;
+            };
+            assertEquals(200, client.get("/").status());
+            await(() -> {
+                pool.forget(System.nanoTime());
+                return pool.describe().equals("{}");
+            }, "not forgotten");
+        }
+    }
+
+    @Test
     void a_slow_origin_is_a_504() throws IOException {
         CountDownLatch end = new CountDownLatch(1);
         origin.handler = (seen, socket, out) -> !end.await(60, TimeUnit.SECONDS);
