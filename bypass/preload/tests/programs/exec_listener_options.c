@@ -43,7 +43,7 @@ __attribute__((constructor)) static void second_image(void) {
 }
 
 static void server(void) {
-    int listening = listener(4);
+    int listening = listener_on("127.0.0.1", 4);
     struct linger at_once = {.l_onoff = 1};
     struct timeval time = {.tv_usec = 300000};
     set_int(listening, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -52,6 +52,8 @@ static void server(void) {
     set_int(listening, SOL_SOCKET, SO_RCVLOWAT, 2);
     need(setsockopt(listening, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0, "SO_LINGER");
     need(setsockopt(listening, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0, "SO_RCVTIMEO");
+    /* A connection has the options of the time when it was made. */
+    tell(port_of(listening));
     pid_t child = fork();
     if (child == 0) {
         char number[16];
