@@ -3,7 +3,7 @@
     python lab/bench/duets.py aa [--for 20m] [--size compare]
     python lab/bench/duets.py planted 1,2,3,5,10 [--for 20m] [--size compare]
     python lab/bench/duets.py pairs 0,1,2,3,5,10 [--for 60m] [--size 3m]
-    python lab/bench/duets.py power [--size 3m] [FILE …]
+    python lab/bench/duets.py power [--size 3m] [--threshold 2%] [FILE …]
     python lab/bench/duets.py report [FILE …]
 
 A comparison has the pairs of a shipped size: of `compare --run`, of `init`, or of the quickstart;
@@ -48,7 +48,7 @@ from wirespeed.errors import InputError, WirespeedError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.host import Host
 from wirespeed.recipe import draft, read
-from wirespeed.recipe.model import DuetPlan
+from wirespeed.recipe.model import DuetPlan, threshold_share
 from wirespeed.runner.duet import PAIRS
 from wirespeed.runner.time_budget import LONGER_SHARE, TimeBudget
 from wirespeed.runner.turns import enough
@@ -305,7 +305,10 @@ def place_of(row: dict) -> tuple[str, str]:
     return where, "quiet" if row["rival"] is None else f"rival at nice {row['rival']}"
 
 
-def estimated(rows: list[dict], size: str, draws: power.Draws = power.DRAWS) -> list[str]:
+def estimated(
+    rows: list[dict], size: str, draws: power.Draws = power.DRAWS,
+    threshold: float = comparison.THRESHOLD,
+) -> list[str]:  # fmt: skip
     """What a comparison of a size would find, from recorded pairs of its length, of any size."""
     pairs, seconds = sizes()[size]
     groups: dict[tuple, list[dict]] = defaultdict(list)
@@ -322,7 +325,8 @@ def estimated(rows: list[dict], size: str, draws: power.Draws = power.DRAWS) -> 
         for percent in sorted({row["percent"] for row in group}):
             same = [[pair for own, pair in session if own == percent]
                     for session in in_order.values()]  # fmt: skip
-            lines += power.told(list(filter(None, same)), percent, pairs, METRICS, RATE, draws)
+            sessions = list(filter(None, same))
+            lines += power.told(sessions, percent, pairs, METRICS, RATE, draws, threshold)
         lines += power.successive(list(in_order.values()), RATE)
     return lines
 
@@ -399,6 +403,8 @@ def main() -> None:
     kinds.add_parser("report").add_argument("files", type=Path, nargs="*", default=[FILE])
     one = kinds.add_parser("power")
     one.add_argument("--size", choices=sorted(sizes()), default=LONG)
+    one.add_argument("--threshold", type=threshold_share, default=comparison.THRESHOLD,
+                     help="smallest loss that counts (2%%), as in plan.threshold")
     one.add_argument("files", type=Path, nargs="*", default=[FILE])
     kinds.add_parser("burst").add_argument("nice", type=int)
     given = parser.parse_args()
@@ -414,7 +420,8 @@ def main() -> None:
         given.files = [given.into]
     rows = rows_of(given.files)
     is_estimate = given.kind in ("pairs", "power")
-    lines = estimated(rows, given.size) if is_estimate else report(rows)
+    threshold = getattr(given, "threshold", comparison.THRESHOLD)
+    lines = estimated(rows, given.size, threshold=threshold) if is_estimate else report(rows)
     print("\n".join(lines) or "nothing of this kind is finished yet")
 
 

@@ -45,11 +45,13 @@ DRAWS = Draws()
 
 
 def judge(
-    logs: Sequence[float], better: str, spending: Spending = SINGLE
-) -> tuple[Verdict, comparison.Comparison | None]:
+    logs: Sequence[float], better: str, spending: Spending = SINGLE,
+    threshold: float = comparison.THRESHOLD,
+) -> tuple[Verdict, comparison.Comparison | None]:  # fmt: skip
     """The verdict that a run of this comparison alone would print."""
     (found,) = comparison.compare([logs])
-    terms = Terms(q=found.p if found else 1.0, better=better, spending=spending)
+    q = found.p if found else 1.0
+    terms = Terms(q=q, better=better, spending=spending, threshold=threshold)
     return decide(found, terms), found
 
 
@@ -59,27 +61,29 @@ def is_hit(word: str, percent: float) -> bool:
 
 
 def is_found(
-    pairs: Sequence[Pair], percent: float, metrics: Mapping[str, str], spending: Spending = SINGLE
-) -> bool:
+    pairs: Sequence[Pair], percent: float, metrics: Mapping[str, str], spending: Spending = SINGLE,
+    threshold: float = comparison.THRESHOLD,
+) -> bool:  # fmt: skip
     """In either metric, as a run's gate sees it."""
     return any(
-        is_hit(judge(_logs(pairs, metric), better, spending)[0].word, percent)
+        is_hit(judge(_logs(pairs, metric), better, spending, threshold)[0].word, percent)
         for metric, better in metrics.items()
     )
 
 
 def is_found_on_the_way(
-    pairs: Sequence[Pair], percent: float, metrics: Mapping[str, str], primary: str
-) -> bool:
+    pairs: Sequence[Pair], percent: float, metrics: Mapping[str, str], primary: str,
+    threshold: float = comparison.THRESHOLD,
+) -> bool:  # fmt: skip
     """The same with interim analyses, as `--until-decided` has them: after the usual pairs, and
     when the pairs that seemed to be missing in the primary metric are there."""
     at: tuple[int, ...] = (min(PAIRS, len(pairs)),)
     while True:
         so_far = pairs[: at[-1]]
         spending = Spending(len(at), True, at, len(pairs))
-        if is_found(so_far, percent, metrics, spending):
+        if is_found(so_far, percent, metrics, spending, threshold):
             return True
-        verdict, _ = judge(_logs(so_far, primary), metrics[primary], spending)
+        verdict, _ = judge(_logs(so_far, primary), metrics[primary], spending, threshold)
         left, more = len(pairs) - at[-1], verdict.more_rounds
         if not more or more > left:
             return False
@@ -143,7 +147,7 @@ def _again(chance: random.Random, groups: Sequence[Sequence[Pair]]) -> list[Sequ
 
 def told(
     sessions: Sequence[Sequence[Pair]], percent: float, pairs: int, metrics: Mapping[str, str],
-    primary: str, draws: Draws = DRAWS,
+    primary: str, draws: Draws = DRAWS, threshold: float = comparison.THRESHOLD,
 ) -> list[str]:  # fmt: skip
     """What is said of one planted share."""
     groups = groups_of(sessions, pairs)
@@ -156,9 +160,11 @@ def told(
     over = "sessions" if is_by_session else "pairs"
     what = "found" if percent else "called different"
     ways = {
-        "in one analysis": lambda drawn: is_found(drawn, percent, metrics),
+        "in one analysis": lambda drawn: is_found(
+            drawn, percent, metrics, threshold=threshold
+        ),
         "with interim analyses": lambda drawn: is_found_on_the_way(
-            drawn, percent, metrics, primary
+            drawn, percent, metrics, primary, threshold
         ),
     }
     lines = []

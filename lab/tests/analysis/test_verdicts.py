@@ -27,6 +27,7 @@ SPENDINGS = st.sampled_from([
 TERMS = st.builds(
     Terms, q=st.floats(0, 0.05), better=st.sampled_from(["higher", "lower"]),
     interference=st.floats(-0.5, 0.5), spending=SPENDINGS,
+    threshold=st.sampled_from([0.005, 0.02]),
 )  # fmt: skip
 SLACK = st.sampled_from([0.0, 0.05])
 MIRRORED = {"gain": "loss", "loss": "gain", "better": "worse", "worse": "better"}
@@ -71,6 +72,25 @@ def test_the_other_direction_mirrors_a_verdict(ratios, terms):
         word = decide(there, terms).word
         if word != "no difference":
             assert decide(back, terms).word in (MIRRORED.get(word, word), "no difference")
+
+
+@pytest.mark.parametrize(("threshold", "word"), [(0.02, "no difference"), (0.005, "loss")])
+def test_a_recipe_says_how_small_a_difference_counts(threshold, word):
+    """A server that is 1 % slower was never a loss, however long a run measured it."""
+    plan, trials = [], []
+    for number in range(1, 21):
+        for stack, rate in (("kernel", 1000.0), ("fast", 990.0 + number % 2)):
+            axes = {"stack": stack}
+            key = f"{stack}{number}"
+            trials.append(Trial(key, stack, number, len(trials) + 1, axes=axes,
+                                bottleneck="server", metrics={"rps": rate}))  # fmt: skip
+            plan.append(PlannedTrial(len(trials), number, stack, key, axes))
+    run = Run("r", "r", axes={"stack": ["kernel", "fast"]}, idle_held=True,
+              metrics=[{"name": "rps"}],
+              plan=RunPlan(20, baseline={"stack": "kernel"}, threshold=threshold))  # fmt: skip
+    summary = summarize(None, run, plan, trials)
+    assert [gain.verdict.word for gain in summary.gains if gain.metric == "rps"] == [word]
+    assert [one.verdict.word for one in summary.families if one.metric == "rps"] in ([], [word])
 
 
 @given(RATIOS, st.floats(0.1, 0.9))

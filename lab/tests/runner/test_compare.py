@@ -13,7 +13,7 @@ TWO = ["compare", "--run", "true {port}", "--run", "true --port {port}"]
 VALUES = {
     "--build": "make", "--ci": "out", "--connections": "50", "--duration": "2s",
     "--method": "duet", "--path": "/", "--port": "8000", "--rate": "5k", "--repeat": "10",
-    "--server-cores": "2",
+    "--server-cores": "2", "--threshold": "2%",
 }  # fmt: skip
 
 
@@ -29,6 +29,13 @@ def test_options_of_a_measurement_are_refused_for_two_runs(option, tmp_path):
     words = [option, VALUES[option]] if option in VALUES else [option]
     message = refused("compare", "a", "b", "--runs", str(tmp_path), *words)
     assert message == f"{option} belongs to compare --rev or --run"
+
+
+@pytest.mark.parametrize("text", ["0%", "60%", "1", "one"])
+def test_a_threshold_that_is_none_is_refused(text):
+    assert refused(*TWO, "--threshold", text) == (
+        f'--threshold: {text!r} is not a share from 0.1% to 50% (write "1%")'
+    )
 
 
 def test_a_build_of_commands_is_refused():

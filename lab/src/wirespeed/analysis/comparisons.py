@@ -376,6 +376,7 @@ def _pooled(run: Run, gains: tuple[Gain, ...]) -> _Pooled:
         is_bound_only=any(gain.verdict.bound and gain.verdict.scope for gain in chosen),
         spending=_spending(run),
         interference=_of_trials(pairs, gains[0].better),
+        threshold=run.plan.threshold,
     )
     found = comparison.over_cells([pair.ratios() for pair in pairs])
     return _Pooled(gains, tuple(chosen), loosened(found, slack(pairs, terms)), terms)
@@ -397,7 +398,7 @@ def _after(
     for one in run.decided:
         if tuple(one["of"]) == key:
             earlier = Verdict(one["word"], "", bound=one["bound"], decided_at=one["rounds"])
-            return kept(now, found, terms.better, earlier)
+            return kept(now, found, terms, earlier)
     return now
 
 
@@ -456,7 +457,7 @@ def _terms(run: Run, pair: Pair) -> Terms:
     direction = better(run, pair.metric)
     return Terms(
         better=direction, interference=_of_trials([pair], direction), spending=_spending(run),
-        **_withheld(run, pair, direction)._asdict(),
+        threshold=run.plan.threshold, **_withheld(run, pair, direction)._asdict(),
     )  # fmt: skip
 
 

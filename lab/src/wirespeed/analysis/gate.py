@@ -216,7 +216,11 @@ def unjudged(summary: Summary) -> list[tuple[Gain, str]]:
         elif key_of(gain) in slower:
             share = f"{slower[key_of(gain)]:+.0%} against {gain.over}"
             losses.append((gain, f"{share}, although it is not comparable: {gain.verdict.reason}"))
-        elif gain.found and gain.verdict.word == "not decided" and _is_loss_of_its_own(gain):
+        elif (
+            gain.found
+            and gain.verdict.word == "not decided"
+            and _is_loss_of_its_own(gain, summary.run.plan.threshold)
+        ):
             share = f"{gain.found.gain:+.0%} against {gain.over}"
             losses.append((gain, f"{share}, and what took time from it each time may be its own"))
         elif gain.method == DUET and gain.verdict.word != "loss":
@@ -258,9 +262,10 @@ def _of_withheld(one: Family, summary: Summary) -> str:
     )
 
 
-def _is_loss_of_its_own(gain: Gain) -> bool:
+def _is_loss_of_its_own(gain: Gain, threshold: float) -> bool:
     """Whether a loss is undecided only because of interference that follows the contender."""
-    is_loss = decide(gain.found, Terms(q=gain.q, better=gain.better)).word == "loss"
+    terms = Terms(q=gain.q, better=gain.better, threshold=threshold)
+    is_loss = decide(gain.found, terms).word == "loss"
     return is_loss and gain.method != DUET and disturbs_itself(gain)
 
 
@@ -273,7 +278,12 @@ def _of_own_trials(summary: Summary, gain: Gain, p_max: float) -> list[str]:
     lost = interference([(gain.cell, gain.base)], gain.better)
     terms = as_seen(
         pair,
-        Terms(better=gain.better, interference=lost, **held._asdict()),
+        Terms(
+            better=gain.better,
+            interference=lost,
+            threshold=summary.run.plan.threshold,
+            **held._asdict(),
+        ),
     )
     (alone,) = compare([list(pair.ratios().values())])
     if not terms.is_claimable or alone is None or alone.p > p_max:

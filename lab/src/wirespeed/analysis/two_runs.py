@@ -24,7 +24,6 @@ from wirespeed.stats import student
 from wirespeed.stats.comparison import (
     CONFIDENCE,
     PAIRS_MIN,
-    THRESHOLD,
     Comparison,
     Level,
     level,
@@ -183,6 +182,7 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     is_idle_held = first.run.idle_held and second.run.idle_held
     terms = Terms(
         1.0, direction, interference=interference([(pair.cell, pair.base)], direction),
+        threshold=_threshold(first, second),
         **comparisons.held_back(pair, direction, is_idle_held, NAMES)._asdict(),
     )  # fmt: skip
     before, after = pair.base.values(metric), pair.cell.values(metric)
@@ -196,6 +196,11 @@ def _sides(first: Summary, second: Summary, pair: Pair) -> _Sides:
     logs = [[math.log(value) for value in side] for side in (before, after)]
     found = _welch(level(logs[0]), level(logs[1]))
     return _Sides(pair, comparisons.loosened(found, comparisons.slack([pair], terms)), terms)
+
+
+def _threshold(first: Summary, second: Summary) -> float:
+    """Of two runs with different ones the larger: no difference of that run is smaller."""
+    return max(one.run.plan.threshold for one in (first, second))
 
 
 def _of_zeros(before: list[float], after: list[float], better: str) -> tuple[str, str]:
@@ -280,6 +285,7 @@ def _over_all(first: Summary, sides: Sequence[_Sides], metric: str) -> _Sides | 
         interference=interference(
             [(one.pair.cell, one.pair.base) for one in chosen], first.better(metric)
         ),
+        threshold=sides[0].terms.threshold,
     )
     found = _welch(before, after)
     slack = comparisons.slack([one.pair for one in chosen], terms)
@@ -319,7 +325,7 @@ def _pooled(one: _Sides, q: float, floors: Mapping[str, float]) -> Difference:
     """Drift between the runs is in all cells alike, so a pooled shift counts only if its whole
     interval lies outside the noise floor. The floor never makes two runs equal: the margin of
     "no difference" is fixed, and a noisy run decides less, not more."""
-    found, limit = one.found, max(THRESHOLD, floors.get(one.pair.metric, 0.0))
+    found, limit = one.found, max(one.terms.threshold, floors.get(one.pair.metric, 0.0))
     assert found is not None
     word, reason = _judged(replace(one, pair=replace(one.pair, cell=one.pair.base)), q)
     is_beyond = (

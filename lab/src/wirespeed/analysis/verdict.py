@@ -89,16 +89,16 @@ def decide(found: Comparison | None, terms: Terms) -> Verdict:
     return Verdict("not comparable", terms.withheld, bound=terms.bound, scope=terms.scope)
 
 
-def kept(now: Verdict, found: Comparison | None, better: str, earlier: Verdict) -> Verdict:
+def kept(now: Verdict, found: Comparison | None, terms: Terms, earlier: Verdict) -> Verdict:
     """The verdict of an earlier analysis stands where a later one, which may spend less, decides
     nothing and its figure says nothing else: the chances of an error that all of them may spend
     are of a decision by any of them."""
     if now.word != "not decided" or found is None:
         return now
     if earlier.word == "no difference":
-        is_same = abs(found.gain) <= THRESHOLD
+        is_same = abs(found.gain) <= terms.threshold
     else:
-        is_same = earlier.word == ("gain" if (found.gain > 0) == (better == "higher") else "loss")
+        is_same = earlier.word == _direction(found, terms)
     if not is_same:
         return now
     reason = f"decided after {earlier.decided_at} rounds; with all of them {now.reason}"
@@ -115,13 +115,21 @@ def _decide(found: Comparison | None, terms: Terms) -> Verdict:
     limit, share = terms.threshold, terms.spending.share
     low, high = terms.given_back(*interval_at(found, share))
     if -limit <= low and high <= limit:
-        return Verdict("no difference", f"the whole interval is within ±{limit:.0%}")
+        return Verdict("no difference", f"the whole interval is within ±{percent(limit)}")
     is_sure = share > 0 and terms.q <= Q_MAX * share and found.p <= P_MAX * share
     size = min(map(abs, terms.given_back(found.gain, found.gain)))
     if is_sure and (low > 0 or high < 0) and size >= limit:
-        is_gain = (found.gain > 0) == (terms.better == "higher")
-        return Verdict("gain" if is_gain else "loss", "the interval excludes 0")
+        return Verdict(_direction(found, terms), "the interval excludes 0")
     return Verdict("not decided", _reason(found, terms, is_sure), _more_rounds(found, terms))
+
+
+def percent(share: float) -> str:
+    """A threshold as text: 2%, 0.5%."""
+    return f"{share * 100:g}%"
+
+
+def _direction(found: Comparison, terms: Terms) -> str:
+    return "gain" if (found.gain > 0) == (terms.better == "higher") else "loss"
 
 
 def interval_at(found: Comparison, share: float) -> tuple[float, float]:
@@ -148,7 +156,7 @@ def _reason(found: Comparison, terms: Terms, is_sure: bool) -> str:
     if not is_sure:
         return f"chance gives this once in {max(2, round(1 / max(terms.q, found.p, 1e-9))):,} times"
     if abs(found.gain) < terms.threshold:
-        return f"the interval reaches over ±{terms.threshold:.0%}"
+        return f"the interval reaches over ±{percent(terms.threshold)}"
     side = "contender" if terms.interference > 0 else "baseline"
     return f"interference took up to {abs(terms.interference):.0%} more from the {side}"
 

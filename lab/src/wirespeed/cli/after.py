@@ -46,7 +46,7 @@ COMPARE_NEEDS = (
 #: Options of a measurement by `compare --rev` or `--run`, which say nothing of two runs.
 OF_MEASUREMENT = (
     "accept-noise", "build", "ci", "connections", "duration", "method", "path", "port", "profile",
-    "rate", "repeat", "server-cores",
+    "rate", "repeat", "server-cores", "threshold",
 )  # fmt: skip
 
 
@@ -127,6 +127,14 @@ def compare(
             help="With --run or --rev: requests/s for all, to compare CPU per request.",
         ),
     ] = "",
+    threshold: Annotated[
+        str,
+        typer.Option(
+            "--threshold",
+            metavar="PERCENT",
+            help="With --run or --rev: smallest difference that is a gain or loss.",
+        ),
+    ] = "2%",
     server_cores: ServerCoresOption = None,
     repeat: RepeatOption = None,
     accept_noise: NoiseOption = False,
@@ -167,7 +175,7 @@ def compare(
             )
         what = command.CompareOptions(
             commands or [], path, port, connections, duration, method, server_cores,
-            command.rate_of(rate), ci,
+            command.rate_of(rate), ci, threshold,
         )  # fmt: skip
         options = PlanOptions(repeat=repeat, accept_noise=accept_noise, profile=profile)
         folder = runs_folder(runs)

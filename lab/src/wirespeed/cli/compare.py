@@ -24,6 +24,7 @@ from wirespeed.cli.options import seconds
 from wirespeed.cli.run import EXIT_GATE
 from wirespeed.errors import InputError, UnitError
 from wirespeed.recipe import draft
+from wirespeed.recipe.model import threshold_share
 from wirespeed.report import difference
 from wirespeed.results import store
 from wirespeed.runner import session, tryout
@@ -124,6 +125,7 @@ class CompareOptions:
     server_cores: int | None = None
     rate: int | None = None  # of an open loop for all of them; None: as fast as they can
     ci_folder: str = ""  # where files for a CI system go
+    threshold: str = "2%"
     can_resume: bool = True  # the commands' programs outlive this command
 
 
@@ -148,6 +150,10 @@ def checked(
         raise InputError(f"--run: {len(given.commands)} commands, {len(NAMES)} at most")
     check_path(given.path)
     seconds("--duration", given.duration)
+    try:
+        threshold_share(given.threshold)
+    except ValueError as error:
+        raise InputError(f"--threshold: {error}") from None
     cores_note(given.server_cores)
     return check, connections_of(given.connections)
 
@@ -183,7 +189,7 @@ def measure_variants(
         argvs, given.port, given.path, connections, given.duration, answers[0].status,
         [draft.literal(variant.folder) for variant in variants],
         "trials" if given.rate else given.method,  # an open loop cannot be held back for turns
-        given.server_cores, [variant.name for variant in variants], given.rate,
+        given.server_cores, [variant.name for variant in variants], given.rate, given.threshold,
     )  # fmt: skip
     for variant, argv in zip(variants, filled, strict=True):
         line = f"{variant.name}: {' '.join(argv)}"

@@ -97,6 +97,7 @@ class ComparisonDraft:
     server_cores: int | None = None
     names: Sequence[str] = ()  # of the variants; else A, B, …
     rate: int | None = None  # an open loop of so many requests per second for all
+    threshold: str = "2%"  # a smaller difference is none
 
 
 def comparison(made: ComparisonDraft) -> str:
@@ -126,6 +127,7 @@ variant     = {_toml(names)}
 method   = {_toml(made.method)}
 baseline = {{ variant = {_toml(names[0])} }}
 duration = {_toml(made.duration)}
+threshold = {_toml(made.threshold)}
 
 [[process]]
 name  = "server"

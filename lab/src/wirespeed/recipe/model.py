@@ -26,6 +26,7 @@ from wirespeed import extensions, units
 from wirespeed.errors import UnitError
 
 Scalar = str | int | float | bool
+THRESHOLD_LEAST, THRESHOLD_MOST = 0.001, 0.5  # a server differs from itself by some 0.05 %
 SLICE_LEAST_S, SLICE_MOST_S = 0.002, 1.0
 PAIR_SLICES = 20  # five groups of four: fewer cannot be trimmed
 LEASE_LEAST_S = 1.0
@@ -42,6 +43,15 @@ def _seconds(value: Any) -> float:
 Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float)]
 # Names stand in placeholders, file names and cgroup names, so they stay plain.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+
+
+def threshold_share(value: Any) -> float:
+    """Of `plan.threshold` and `--threshold`; raises ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if isinstance(value, str) else None
+    share = float(found[1]) / 100 if found else 0.0
+    if not THRESHOLD_LEAST <= share <= THRESHOLD_MOST:
+        raise ValueError(f'{value!r} is not a share from 0.1% to 50% (write "1%")')
+    return share
 
 
 def _one_or_many(value: Any) -> Any:
@@ -109,6 +119,8 @@ class Plan(Strict):
     cooldown: Seconds = 0.0
     restart: str = "trial"
     skip: list[dict[Name, Scalar]] = []
+    # of gain and loss: a smaller difference is none
+    threshold: Annotated[float, BeforeValidator(threshold_share, json_schema_input_type=str)] = 0.02
 
     @model_validator(mode="after")
     def _duets_have_a_baseline(self) -> Plan:

@@ -21,6 +21,7 @@ from wirespeed.analysis import gate
 from wirespeed.analysis.cells import prefix
 from wirespeed.analysis.gate import Criteria
 from wirespeed.analysis.summary import Cell, Gain, Summary
+from wirespeed.analysis.verdict import percent
 from wirespeed.errors import StorageError
 from wirespeed.report import story, wording
 
@@ -89,7 +90,8 @@ def comment(summary: Summary, check: Criteria = NO_CHECK) -> str:
     lines += [
         "",
         f"<sub>{story.validity(summary)} Ratios of interleaved rounds with fresh servers; a gain "
-        'or loss needs p ≤ 2 %, q ≤ 5 % and more than 2 %. "Not decided" means that this run '
+        f"or loss needs p ≤ 2 %, q ≤ 5 % and at least {percent(run.plan.threshold)}. "
+        '"Not decided" means that this run '
         f"cannot decide it, not that nothing changed. Run `{run.run_id}`.</sub>",
         "",
     ]

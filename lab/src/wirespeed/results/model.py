@@ -42,6 +42,7 @@ class RunPlan(_Record):
     ceiling: dict[str, Any] = field(default_factory=dict)
     settle_s: float | None = None  # None: a run from before it was recorded
     duet: dict[str, float] = field(default_factory=dict)  # the recipe's times; empty: no duets
+    threshold: float = 0.02  # a share; a smaller difference is none
 
 
 @dataclass(frozen=True)

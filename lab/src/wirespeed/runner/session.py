@@ -506,6 +506,7 @@ def _describe(origin: Source, schedule: Schedule, run_dir: Path, facts: dict[str
             dict(recipe.plan.ceiling),
             times.settle_s,
             recipe.plan.duet.model_dump() if duet.is_any(schedule.cells) else {},
+            recipe.plan.threshold,
         ),
         thinned=[
             *schedule.thinned,
