@@ -514,7 +514,7 @@ abstract class FeatureContract extends CarrierContract {
     @Test
     void clients_that_fall_silent_do_not_hold_up_the_admin_port() throws Exception {
         Carrier gateway = start(origins("[admin]\nlisten = \"127.0.0.1:0\"\n"));
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 40; i++) {
             closedLater(new RawClient(gateway.runtime.adminAddress())).send(i % 2 == 0 ? "GET /rea"
                     : "PUT /config HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n");
         }
@@ -539,6 +539,31 @@ abstract class FeatureContract extends CarrierContract {
         assertEquals("2", fields[0]);
         assertTrue(Long.parseLong(fields[1]) - Long.parseLong(fields[2]) >= 550_000,
                 String.join(" ", fields));
+    }
+
+    @Test
+    void the_wait_for_a_connection_that_others_use_is_the_gateways_own() throws Exception {
+        CountDownLatch go = new CountDownLatch(1);
+        origin.handler = (seen, out, socket) -> {
+            RecordingOrigin.awaitQuietly(go);
+            RecordingOrigin.respond(out, 200, "", "ok");
+            return true;
+        };
+        Path log = folder.resolve("waits.log");
+        Carrier gateway = start(origins("connections = 1\n[timeouts]\npool-wait = \"500ms\"\n[[filter]]\ntype = "
+                + "\"access-log\"\nfile = \"" + log + "\"\nformat = \"{status} {own}\"\n"));
+        RawClient first = client(gateway);
+        first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        while (origin.seen.isEmpty() && System.nanoTime() < end) {
+            Thread.onSpinWait();
+        }
+        assertEquals(503, client(gateway).get("/").status());
+        String[] fields = awaitText(log).trim().split(" ");
+        assertEquals("503", fields[0]);
+        assertTrue(Long.parseLong(fields[1]) >= 450_000, String.join(" ", fields));
+        go.countDown();
+        assertEquals(200, first.read().status());
     }
 
     @Test

@@ -126,7 +126,10 @@ public final class Context {
         this.failure = failure;
     }
 
-    /** Nanoseconds for which an address was asked: to the end of its response, or to its loss; of all attempts. */
+    /**
+     * Nanoseconds for which an address was connected to or asked, to the end of its response or to its loss, of all
+     * attempts; not the wait for a connection that other requests use.
+     */
     public long originNanos() {
         return originNanos;
     }

@@ -83,12 +83,14 @@ final class Attempt {
     /** A connection is on its way, for this attempt first. */
     void promised(OriginConnection connection) {
         promised = connection;
+        exchange.begun();
         hasTime = client.hasFairTime();
     }
 
     /** The pool has a connection. */
     void connected(OriginStream connection) {
         endWaiting();
+        exchange.begun();
         hasTime = false;
         stream = connection;
         stream.begin(this);

@@ -27,7 +27,8 @@ abstract class ExchangeAttempts {
     /** Another address that is asked in parallel with the first; the first answer counts. */
     private Attempt hedge;
     private ScheduledFuture<?> hedgeTimer;
-    private long askedNanos;
+    private long begunNanos;
+    private boolean isBegun;
 
     ExchangeAttempts(Loop loop, Client client, Request request) {
         this.loop = loop;
@@ -64,7 +65,15 @@ abstract class ExchangeAttempts {
 
     /** From the first of two attempts on, if there are two. */
     private void countOrigin() {
-        context.originNanos(loop.nowNanos() - askedNanos);
+        context.originNanos(isBegun ? loop.nowNanos() - begunNanos : 0);
+    }
+
+    /** A connection is there or on its way; until then it is the gateway that lets the request wait. */
+    void begun() {
+        if (!isBegun) {
+            isBegun = true;
+            begunNanos = loop.nowNanos();
+        }
     }
 
     /** Asks an address; false without another one than {@code not}. */
@@ -81,7 +90,7 @@ abstract class ExchangeAttempts {
             client.readBody(false);
         }
         context.attempt(address);
-        askedNanos = loop.nowNanos();
+        isBegun = false;
         attempt = attemptAt(address);
         armHedge();
         attempt.start(needsFresh);

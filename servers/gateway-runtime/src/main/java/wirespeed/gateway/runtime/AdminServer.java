@@ -9,8 +9,9 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import wirespeed.gateway.core.Address;
 import wirespeed.gateway.core.Authority;
 import wirespeed.gateway.core.OptionValues;
@@ -22,7 +23,7 @@ import wirespeed.gateway.core.OptionValues;
 final class AdminServer implements AutoCloseable {
     static final int BODY_BYTES_MAX = 1 << 20;
     /** So many clients may be slow before others wait for them. */
-    private static final int THREADS = 8;
+    private static final int THREADS = 64;
 
     static {
         // The JDK's server writes head and body apart; without this each answer waits 40 ms for
@@ -37,14 +38,16 @@ final class AdminServer implements AutoCloseable {
     /** Null where it is not configured. */
     private final HttpServer server;
     private final AdminSocket socket;
-    private final ExecutorService threads = Executors.newFixedThreadPool(THREADS, task -> {
-        Thread admin = new Thread(task, "admin");
-        admin.setDaemon(true);
-        return admin;
-    });
+    private final ThreadPoolExecutor threads = new ThreadPoolExecutor(THREADS, THREADS, 10, TimeUnit.SECONDS,
+            new LinkedBlockingQueue<>(), task -> {
+                Thread admin = new Thread(task, "admin");
+                admin.setDaemon(true);
+                return admin;
+            });
 
     AdminServer(GatewayRuntime runtime, ConfigStore store, AddressStates states,
             OptionValues options) {
+        threads.allowCoreThreadTimeOut(true);
         Address wanted = options.text("listen").isEmpty() ? null : Address.parse(options.text("listen"));
         api = new AdminApi(runtime, store, states, options,
                 wanted == null ? "" : Authority.canonical(wanted.host()));

@@ -39,6 +39,7 @@ final class Call {
     private Headers trailers;
     private boolean isRequestSent;
     private boolean isCounted;
+    /** Since when there is a place for the connection; 0 before that. */
     private long connectNanos;
     private long askedNanos;
     private final long deadlineNanos;
@@ -85,7 +86,7 @@ final class Call {
             abandon();
             throw failure;
         } finally {
-            context.originNanos(tookNanos());
+            countOrigin();
             if (lease == null) {
                 uncount();
             }
@@ -95,6 +96,11 @@ final class Call {
     /** Since it was asked; without a connection, since one was asked for. */
     long tookNanos() {
         return System.nanoTime() - askedNanos;
+    }
+
+    /** The wait for a place in the pool is the gateway's own. */
+    private void countOrigin() {
+        context.originNanos(connectNanos == 0 ? 0 : System.nanoTime() - connectNanos);
     }
 
     private OriginPool.Lease lease(Origin origin, boolean needsFresh) throws OriginFailure, OriginPool.Full {
@@ -328,7 +334,7 @@ final class Call {
 
     /** The response ends here; afterwards the connection is no longer used. */
     OriginFailure lost(Category category, Exception cause) {
-        context.originNanos(tookNanos());
+        countOrigin();
         abandon();
         return new OriginFailure(category, Loss.AFTER_ANSWER, cause.getMessage(),
                 cause);
@@ -344,7 +350,7 @@ final class Call {
         if (lease == null) {
             return;
         }
-        context.originNanos(tookNanos());
+        countOrigin();
         boolean isReusable = isRequestSent && response.keepAlive()
                 && response.received().kind() != Framing.Kind.UNTIL_CLOSE
                 && lease.connection.buffered() == 0
