@@ -309,6 +309,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "listen_queue",
         "TCP_INFO has no queue of a listener",
     ),
+    (
+        "exit_held_anywhere",
+        "the thread that it holds drives the engine",
+    ),
 ];
 
 /// Fewer programs than this between hosts: the comparison would say little.

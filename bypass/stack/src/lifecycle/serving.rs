@@ -141,7 +141,8 @@ fn run(set: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     let (mut is_cleaning, mut has_met_cluster) = (false, false);
     let mut undecided = connect::Undecided::default();
-    loop {
+    // After each turn, too: it may have taken the wake-up of whoever ends the thread.
+    while !service::is_stopping() {
         let has_unsure =
             participants::retry_unsure() | listener::untold::retry() | listener::end_left();
         let has_grown = trimming::look();
