@@ -310,6 +310,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "TCP_INFO has no queue of a listener",
     ),
     (
+        "seccomp_refused",
+        "the peer of a killed process is not notified",
+    ),
+    (
         "exit_held_anywhere",
         "the thread that it holds drives the engine",
     ),

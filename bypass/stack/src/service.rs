@@ -215,6 +215,19 @@ pub fn end() {
     later::set_running(false);
 }
 
+/// After [`end`]: the thread goes on, with what it watches.
+pub fn resume() {
+    let (set, _one_at_a_time) = (SET.load(Ordering::Acquire), STARTING.lock());
+    let Some(work) = WORK.get().filter(|_| is_stopping() && set >= 0) else {
+        return;
+    };
+    IS_STOPPING.store(false, Ordering::SeqCst);
+    if let (Ok(thread), Ok(mut place)) = (spawn(work, set), THREAD.lock()) {
+        *place = Some(thread);
+        later::set_running(true);
+    }
+}
+
 /// Whether the thread is to end.
 pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)

@@ -18,6 +18,7 @@ use crate::packets;
 use crate::peer::{self, Notice};
 use crate::process::table::{self, Kind};
 use crate::process::{self, pool, sole, wakers};
+use crate::service;
 use crate::sockets;
 use crate::stream;
 
@@ -85,6 +86,7 @@ fn provide_descriptors(listener: &Listener) {
 pub fn undo() {
     if is_confined() && kernel::seccomp_mode() == 0 && directory::is_reachable() {
         set_confined(false);
+        service::resume();
         let all = listener::all();
         all.iter().for_each(|listener| listener.publish_credits());
         listener::changed();
