@@ -21,6 +21,10 @@ const CASES: &[Case] = &[
         both_ends_report_once,
     ),
     (
+        "who_holds_an_inherited_connection_last_shows_its_end",
+        shown_by_the_last_holder,
+    ),
+    (
         "frames_over_packets_have_their_checksums_and_all_bytes",
         over_packets,
     ),
@@ -103,11 +107,16 @@ impl Running {
 
     /// The port of a server.
     fn listens(&mut self) -> u16 {
+        self.number("listening ") as u16
+    }
+
+    /// The number that it says behind a word.
+    fn number(&mut self, word: &str) -> u32 {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("it says something");
-        let port = line.trim().strip_prefix("listening ");
-        let port = port.and_then(|port| port.parse().ok());
-        port.unwrap_or_else(|| panic!("no port: {line:?}"))
+        let number = line.trim().strip_prefix(word);
+        let number = number.and_then(|number| number.parse().ok());
+        number.unwrap_or_else(|| panic!("no number: {line:?}"))
     }
 
     fn begin(&mut self) {
@@ -391,6 +400,27 @@ fn both_ends_report_once() {
     assert_eq!(dropped, 0);
     assert_whole(&all, port);
     assert_unremarkable(&all);
+}
+
+/// The child has never used the connection, and its parent closes it first.
+fn shown_by_the_last_holder() {
+    require_tool("tshark");
+    let mut parent = Running::start("parent", "127.0.0.1", FIRST_PORT, ACCELERATED, &[]);
+    let port = parent.listens();
+    let mut client = Running::start("client", "127.0.0.1", port, ACCELERATED, &[]);
+    let child = parent.number("child ");
+    let of_parent = Capturing::start("of-parent", &pid_words(&[parent.pid()]));
+    let of_child = Capturing::start("of-child", &pid_words(&[child]));
+    parent.begin();
+    parent.expect("closed");
+    parent.begin();
+    client.expect("ready");
+    let ends = |capturing: Capturing| {
+        let all = judged(&capturing.end().2);
+        let is_end = |one: &&Seen| one.from == port && one.flags & FIN != 0;
+        all.iter().filter(is_end).count()
+    };
+    assert_eq!((ends(of_parent), ends(of_child)), (0, 1));
 }
 
 /// Two hosts joined by a link.

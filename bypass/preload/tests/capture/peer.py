@@ -1,12 +1,14 @@
-"""One end of the connections that are captured: `peer.py server|client ADDRESS PORT BYTES…`.
+"""One end of the connections that are captured: `peer.py server|client|parent ADDRESS PORT BYTES…`.
 
 The client opens a connection for each number of BYTES, sends as many, ends its direction, and gets twice
 as many back. Number 0 is a connection that it resets. A line on standard input lets it begin; before
 that it has made one connection, which both ends have ended, so that it is known as accelerated. The server takes
-the first free port from PORT on, and says which.
+the first free port from PORT on, and says which. The parent is a server of one connection, which its child has
+too: at a line on standard input the parent closes it, at another one the child.
 """
 
 import errno
+import os
 import socket
 import struct
 import sys
@@ -46,6 +48,28 @@ def serve(host, first):
                     print("reset", flush=True)
 
 
+def leave_to_child(host, first):
+    with listen(host, first) as listener:
+        print("listening", listener.getsockname()[1], flush=True)
+        connection, _ = listener.accept()
+    orders, order = os.pipe()
+    if child := os.fork():
+        os.close(orders)
+        print("child", child, flush=True)
+        sys.stdin.readline()
+        connection.close()
+        print("closed", flush=True)
+        sys.stdin.readline()
+        os.write(order, b"c")
+        sys.stdin.readline()
+        return
+    os.close(order)
+    if os.read(orders, 1):
+        connection.close()
+    # As long as its parent.
+    os.read(orders, 1)
+
+
 def dial(address, counts):
     with socket.create_connection(address) as connection:
         connection.shutdown(socket.SHUT_WR)
@@ -70,4 +94,7 @@ if __name__ == "__main__":
     role, host, port, *counts = sys.argv[1:]
     if role == "server":
         serve(host, int(port))
+    if role == "parent":
+        leave_to_child(host, int(port))
+        raise SystemExit
     dial((host, int(port)), [int(count) for count in counts])

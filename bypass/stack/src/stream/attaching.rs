@@ -32,15 +32,18 @@ pub fn attach(fd: i32, index: usize, peer: &Arc<Peer>, slot: usize) {
 }
 
 /// A connection that this process has from its parent is used for the first time: from now on its page of statistics
-/// has it, too.
+/// has it, too. At its end no number means it any more: it is described for a capture alone.
 #[cold]
 pub(super) fn take_over_row(stream: &Stream) {
     let Some(row) = process::stats().and_then(|stats| stats.row(stream.index)) else {
         return;
     };
     let entry = stream.socket.entry(stream.index);
-    if let Some(fd) = table::all(entry).next() {
+    let fd = table::all(entry).next();
+    if fd.is_some() || row.path.load(Ordering::Relaxed) == 0 {
         describe(row, stream.socket, stream.peer);
+    }
+    if let Some(fd) = fd {
         row.fd.store(fd as u32 + 1, Ordering::Release);
     }
 }

@@ -116,9 +116,7 @@ impl Stream {
     /// No process takes the connection any more if it is offered to another network namespace still: it ends before. Not
     /// while another process of this side has it, too.
     fn withdraw(&self) {
-        let holders = &self.peer.segment.slot(self.slot).meta.holders[self.peer.side];
-        let is_ours = || holders.load(Ordering::SeqCst) == self.peer.alone();
-        let is_offered = self.is_opening() && !self.is_over_packets() && is_ours();
+        let is_offered = self.is_opening() && !self.is_over_packets() && self.is_ours_alone();
         if is_offered && self.peer.take_offer_back(self.slot) {
             process::count(Counter::ConnectsKernel, 1);
         }
@@ -138,15 +136,10 @@ impl Stream {
     fn lingering(&self) -> Option<Lingering> {
         let seconds = self.socket.linger_s.load(Ordering::Relaxed);
         let is_wanted = self.socket.has(sockets::LINGER) && seconds > 0 && self.is_over_packets();
-        if !is_wanted {
+        if !is_wanted || !self.is_ours_alone() {
             return None;
         }
-        let peer = self.socket.share_peer()?;
-        let holders = &peer.segment.slot(self.slot).meta.holders[peer.side];
-        if holders.load(Ordering::SeqCst) != peer.alone() {
-            return None;
-        }
-        let slot = self.slot;
+        let (peer, slot) = (self.socket.share_peer()?, self.slot);
         let lingering = Lingering {
             peer,
             slot,
@@ -156,8 +149,17 @@ impl Stream {
         Some(lingering)
     }
 
-    /// For a capture: what the close of the last descriptor does.
+    /// Whether no other process of our side holds it.
+    fn is_ours_alone(&self) -> bool {
+        let holders = &self.peer.segment.slot(self.slot).meta.holders[self.peer.side];
+        holders.load(Ordering::SeqCst) == self.peer.alone()
+    }
+
+    /// For a capture: what the close of the last descriptor does, unless another process has the connection still.
     fn show_end(&self, has_unread: bool, ends: u32) {
+        if process::captured().is_none() || !self.is_ours_alone() {
+            return;
+        }
         if !has_unread && self.inbound_ends() & FIN != 0 {
             self.show_ended(By::Peer);
         }
