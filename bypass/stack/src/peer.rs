@@ -9,6 +9,7 @@ use bypass_shm::holders::Holders;
 use bypass_shm::layout::{FIN, NO_ROOM, PROCESSES};
 use bypass_shm::segment::Segment;
 use bypass_sys::clock::now_ns;
+use bypass_sys::memory::{self, Mapping};
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::tasks::Watch;
 
@@ -70,8 +71,9 @@ pub struct Peer {
     /// We stand at the other end of our own program's sockets, for other hosts: no socket lives here.
     pub is_relay: bool,
     slots: Mutex<Slots>,
-    /// By place on our side: the number of the child for which this process has taken it. From the first child on.
-    children: OnceLock<Box<[AtomicU64]>>,
+    /// By place on our side: the number of the process for which one of a family has taken it. From its first child on, in
+    /// memory that its children have, too, and no other side.
+    relatives: OnceLock<Mapping>,
     /// Since when connections wait for the end of one of them, 0 when none does.
     delayed_ns: AtomicU64,
     /// Clients: how long they have waited for the listener to show whether it makes children.
@@ -93,6 +95,9 @@ impl Drop for Entering {
         retire(self.0.clone());
     }
 }
+
+/// See [`Peer::note_child`].
+type Relatives = [AtomicU64; PROCESSES];
 
 /// Among the side's processes: this one is none of them.
 const NO_PLACE: usize = usize::MAX;
@@ -175,7 +180,7 @@ impl Peer {
             has_awaited_ms: AtomicU64::new(0),
             is_relay,
             slots: Mutex::default(),
-            children: OnceLock::new(),
+            relatives: OnceLock::new(),
             delayed_ns: AtomicU64::new(0),
             has_waited_ms: AtomicU64::new(0),
             lent: Lent::new(),
@@ -202,9 +207,6 @@ impl Peer {
     /// In a forked child: the place that the parent took for it.
     pub fn become_process(&self, index: usize) {
         self.process.store(index, Ordering::Relaxed);
-        for child in self.children.get().into_iter().flatten() {
-            child.store(0, Ordering::Relaxed);
-        }
         self.forget_asleep();
         self.publish_credits(0);
         if is_confined() {
@@ -291,21 +293,37 @@ impl Peer {
 
     /// A place was taken for a child of this process.
     pub fn note_child(&self, index: usize, number: u64) {
-        let none = || (0..PROCESSES).map(|_| AtomicU64::new(0)).collect();
-        self.children.get_or_init(none)[index % PROCESSES].store(number, Ordering::Relaxed);
+        if self.relatives.get().is_none() {
+            if let Ok(made) = Mapping::create(c"wirespeed-relatives", size_of::<Relatives>()) {
+                let _ = self.relatives.set(made.without_descriptor());
+            }
+        }
+        self.note_relative(self.process_index(), process::number());
+        self.note_relative(index, number);
     }
 
-    /// Whether a process of our side has confined itself that may be a relative of this one. The other side writes these words,
-    /// too: this process's place does not count, and in one that did not come by fork only places taken for its children do.
+    /// A place was taken for the program that this process becomes by exec, or for a relative: the others know it, if there
+    /// are any.
+    pub fn note_relative(&self, index: usize, number: u64) {
+        let places = self.relatives();
+        if let Some(place) = places.and_then(|places| places.get(index)) {
+            place.store(number, Ordering::Relaxed);
+        }
+    }
+
+    fn relatives(&self) -> Option<&Relatives> {
+        self.relatives.get().map(memory::shared)
+    }
+
+    /// Whether a relative of this process has confined itself that has a place on our side. The other side writes the words
+    /// that say so, too: they count where a place is known to be a relative's, which no other side can write.
     fn has_silent_relative(&self) -> bool {
-        let is_child = IS_CHILD.load(Ordering::Relaxed);
-        let is_childs = |index: usize, number: u64| {
-            let children = self.children.get();
-            children.is_some_and(|all| all[index].load(Ordering::Relaxed) == number)
+        let Some(places) = self.relatives() else {
+            return false;
         };
         let mut all = self.segment.processes(self.side);
         all.any(|(index, number)| {
-            let is_relative = is_child || is_childs(index, number);
+            let is_relative = places[index].load(Ordering::Relaxed) == number;
             index != self.process_index() && is_relative && self.segment.is_silent(self.side, index)
         })
     }
@@ -425,20 +443,12 @@ pub fn note_fork() {
     HAS_FORKED.store(true, Ordering::Relaxed);
 }
 
-/// This one is a child of a fork: which places its parent and its other children have, only the parent knows.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
-
-/// See [`has_confined_holder`].
-pub fn note_being_child() {
-    IS_CHILD.store(true, Ordering::Relaxed);
-}
-
 /// Whether this process has started another one that may hold what it holds, or was started so.
 pub fn has_forked() -> bool {
     HAS_FORKED.load(Ordering::Relaxed)
 }
 
-/// Whether a process that shares a connection with this one has confined itself: it cannot receive the
+/// Whether a process that shares connections with this one, by fork or exec, has confined itself: it cannot receive the
 /// connections that others pass to it.
 pub fn has_confined_holder() -> bool {
     if !HAS_FORKED.load(Ordering::Relaxed) {

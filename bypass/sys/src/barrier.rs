@@ -13,6 +13,7 @@
 use core::sync::atomic::{compiler_fence, fence, AtomicBool, Ordering};
 
 use crate::kernel;
+use crate::sandbox::is_confined;
 
 /// MEMBARRIER_CMD_GLOBAL_EXPEDITED of linux/membarrier.h.
 const GLOBAL_EXPEDITED: usize = 1 << 1;
@@ -70,9 +71,11 @@ pub fn heavy() {
     }
 }
 
-/// Whether [`fence_others`] can do its work for this process.
+/// Whether [`fence_others`] can do its work for this process. A filter may end one that asks.
 pub fn can_fence_others() -> bool {
-    membarrier(REGISTER_GLOBAL_EXPEDITED).is_ok() && membarrier(GLOBAL_EXPEDITED).is_ok()
+    !is_confined()
+        && membarrier(REGISTER_GLOBAL_EXPEDITED).is_ok()
+        && membarrier(GLOBAL_EXPEDITED).is_ok()
 }
 
 /// Makes every running thread of this process pass a fence: the caller then sees their earlier

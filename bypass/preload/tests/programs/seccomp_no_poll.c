@@ -1,6 +1,6 @@
 /* pair: a child that has inherited connections and then allows itself reads, writes and messages, but no
  * poll, as an FTP server's does: it waits in read, and uses connections that its parent makes later and passes
- * to it. Any other call is its end. */
+ * to it. Any other call is its end. So does a program that the child has become, and a child of the child. */
 #include "contract.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -44,7 +44,36 @@ static void child(int control, int over) {
     exit(7);
 }
 
-static void server(void) {
+enum way { FORKED, EXECUTED, GRANDCHILD, WAYS };
+
+__attribute__((constructor)) static void executed(void) {
+    const char *numbers = getenv("CONTRACT_NUMBERS");
+    int control, over;
+    if (numbers && sscanf(numbers, "%d %d", &control, &over) == 2)
+        child(control, over);
+}
+
+static void child_by(enum way way, int control, int over) {
+    if (way == EXECUTED) {
+        char numbers[32];
+        snprintf(numbers, sizeof numbers, "%d %d", control, over);
+        setenv("CONTRACT_NUMBERS", numbers, 1);
+        execl("/proc/self/exe", "contract", "server", NULL);
+        need(0, "exec");
+    }
+    if (way == GRANDCHILD) {
+        int status;
+        pid_t made = fork();
+        if (made > 0) {
+            close(control), close(over);
+            need(waitpid(made, &status, 0) == made && WIFEXITED(status), "waitpid");
+            _exit(WEXITSTATUS(status));
+        }
+    }
+    child(control, over);
+}
+
+static void serve(enum way way) {
     int listening = listener(16), pair[2], status;
     int control = accept(listening, NULL, NULL);
     char byte;
@@ -52,7 +81,7 @@ static void server(void) {
     pid_t made = fork();
     if (made == 0) {
         close(pair[0]); /* so that it ends when this process does */
-        child(control, pair[1]);
+        child_by(way, control, pair[1]);
     }
     close(pair[1]);
     need(read(pair[0], &byte, 1) == 1, "asked");
@@ -66,6 +95,23 @@ static void server(void) {
     close(data);
     need(waitpid(made, &status, 0) == made, "waitpid");
     say("child status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+    close(control);
+    close(pair[0]);
+    close(passive);
+    close(listening);
+    hear();
+}
+
+/* Each in a process that no helper of another one shares a connection with. */
+static void server(void) {
+    for (enum way way = FORKED; way < WAYS; way++) {
+        pid_t made = fork();
+        if (made == 0) {
+            serve(way);
+            _exit(0);
+        }
+        need(made > 0 && waitpid(made, NULL, 0) == made, "waitpid");
+    }
 }
 
 static void receive(int fd) {
@@ -77,7 +123,7 @@ static void receive(int fd) {
     close(fd);
 }
 
-static void client(void) {
+static void ask(void) {
     int control = dial(), right = 0;
     for (int i = 0; i < MESSAGES; i++) {
         char letter = 'a' + i % 20, answer = 0;
@@ -92,4 +138,11 @@ static void client(void) {
     int active = listener(4);
     receive(accept(active, NULL, NULL));
     close(control);
+    close(active);
+    tell(0);
+}
+
+static void client(void) {
+    for (enum way way = FORKED; way < WAYS; way++)
+        ask();
 }

@@ -306,8 +306,9 @@ fn enter(peer: &Arc<Peer>, number: u64, prepared: &mut Prepared) -> Option<(usiz
         peer.note_forking();
     }
     let index = take_place(peer, number, &mut prepared.looks)?;
-    if prepared.is_spawning {
-        peer.note_child(index, number);
+    match prepared.is_spawning {
+        true => peer.note_child(index, number),
+        false => peer.note_relative(index, number),
     }
     prepared.places.push((peer.clone(), index));
     let links = participants::connect_participants(peer, index);

@@ -201,7 +201,6 @@ pub fn child(prepared: Option<Prepared>) {
     sockets::forget_calls();
     listener::follow_numbers();
     sockets::each(|_, socket| socket.set(sockets::DIRTY, true));
-    peer::note_being_child();
     process::become_child(number);
     serving::forget();
     participants::forget();

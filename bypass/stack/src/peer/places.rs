@@ -24,13 +24,13 @@ const DELAY_MAX_NS: u64 = 3_000_000_000;
 const SHOW_LOOK_MS: u64 = 1;
 
 impl Peer {
-    /// Whether a connection waits and is to be left there until a child of this process has ended: they have all
-    /// places but our own, so a child for it would find none. Not for ever: its client may do without.
+    /// Whether a connection waits and is to be left there until a child of this process, or another relative, has ended: they have
+    /// all places but our own, so a child for it would find none. Not for ever: its client may do without.
     pub fn must_wait_for_children(&self) -> bool {
         if self.side == 0 || !self.segment.has_forked() || self.segment.queue().waiting() == 0 {
             return false;
         }
-        if self.is_stale.load(Ordering::Relaxed) || !self.is_full_of_children() {
+        if self.is_stale.load(Ordering::Relaxed) || !self.is_full_of_relatives() {
             self.delayed_ns.store(0, Ordering::Relaxed);
             return false;
         }
@@ -41,16 +41,15 @@ impl Peer {
         now.saturating_sub(first.unwrap_or_else(|since| since)) < DELAY_MAX_NS
     }
 
-    fn is_full_of_children(&self) -> bool {
-        let Some(children) = self.children.get() else {
-            return false;
-        };
+    fn is_full_of_relatives(&self) -> bool {
         let own = self.process_index();
-        let is_childs = |(index, number): &(usize, u64)| {
-            *index == own || *number == children[*index].load(Ordering::Relaxed)
-        };
-        let of_children = self.segment.processes(self.side).filter(is_childs);
-        of_children.count() == PROCESSES
+        self.relatives().is_some_and(|places| {
+            let is_relatives = |(index, number): &(usize, u64)| {
+                *index == own || *number == places[*index].load(Ordering::Relaxed)
+            };
+            let of_relatives = self.segment.processes(self.side).filter(is_relatives);
+            of_relatives.count() == PROCESSES
+        })
     }
 
     /// Whether a new connection would be one too many for the places of the listener's side, and must go
