@@ -312,6 +312,14 @@ real! {
     fstatfs64 = c"fstatfs64": fn(c_int, *mut c_void) -> c_int;
     tcgetattr = c"tcgetattr": fn(c_int, *mut c_void) -> c_int;
     isatty = c"isatty": fn(c_int) -> c_int;
+    flock = c"flock": fn(c_int, c_int) -> c_int;
+    vmsplice = c"vmsplice": fn(c_int, *const iovec, size_t, c_uint) -> ssize_t;
+    tee = c"tee": fn(c_int, c_int, size_t, c_uint) -> ssize_t;
+    statx = c"statx": fn(c_int, *const c_char, c_int, c_uint, *mut c_void) -> c_int;
+    fstatat = c"fstatat": fn(c_int, *const c_char, *mut c_void, c_int) -> c_int;
+    fstatat64 = c"fstatat64": fn(c_int, *const c_char, *mut c_void, c_int) -> c_int;
+    __fxstatat = c"__fxstatat": fn(c_int, c_int, *const c_char, *mut c_void, c_int) -> c_int;
+    __fxstatat64 = c"__fxstatat64": fn(c_int, c_int, *const c_char, *mut c_void, c_int) -> c_int;
     pread = c"pread": fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
     preadv2 = c"preadv2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
     pwritev2 = c"pwritev2": fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;

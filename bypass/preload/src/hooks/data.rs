@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use bypass_stack::operations::descriptors::is_hidden;
+use bypass_stack::operations::descriptors::{is_hidden, visible};
 use bypass_stack::operations::{
     options, read as stack_read, sendfile as stack_sendfile, splice as stack_splice,
     write as stack_write,
@@ -505,7 +505,12 @@ pub unsafe extern "C-unwind" fn sendmsg(
             return kernel();
         }
         // SAFETY: as above.
-        unsafe { rights::before_sending(message) };
+        unsafe {
+            if rights::is_refused(fd, message) {
+                return fail(libc::EBADF) as ssize_t;
+            }
+            rights::before_sending(message);
+        }
         let result = kernel();
         if result < 0 {
             let error = errno();
@@ -624,6 +629,13 @@ pub unsafe extern "C-unwind" fn sendmmsg(
         return unsafe { real::sendmmsg()(fd, messages, count, flags) };
     }
     if table::is_kernel(fd) && !table::is_datagram(fd) {
+        // The kernel stops before a message that it refuses, and says why of the first only.
+        // SAFETY: the caller's array.
+        let count = match unsafe { rights::first_refused(fd, messages, count) } {
+            Some(0) => return fail(libc::EBADF),
+            Some(first) => first,
+            None => count,
+        };
         // SAFETY: headers of the caller's.
         let before = |header| unsafe { rights::before_sending(header) };
         // SAFETY: the caller's array.
@@ -707,7 +719,9 @@ pub unsafe extern "C-unwind" fn sendfile(
         return finish(work(), kernel);
     }
     if is_hidden(file) || is_hidden(out) {
-        return fail(libc::EBADF) as ssize_t;
+        // The kernel says so, or of another argument what it looks at before.
+        // SAFETY: the caller's arguments, of which the numbers are none.
+        return unsafe { real::sendfile()(visible(out), visible(file), offset, count) };
     }
     let has_wild_offset = !offset.is_null() && is_wild(offset);
     if table::is_kernel(out) || !table::is_kernel(file) || has_wild_offset {
@@ -755,6 +769,7 @@ pub unsafe extern "C-unwind" fn splice(
     length: size_t,
     flags: c_uint,
 ) -> ssize_t {
+    let (from, to) = (visible(from), visible(to));
     if table::is_kernel(from) && table::is_kernel(to) {
         // SAFETY: the caller's arguments.
         return unsafe { real::splice()(from, from_offset, to, to_offset, length, flags) };

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use bypass_stack::operations::descriptors::is_hidden;
+use bypass_stack::operations::descriptors::visible;
 use bypass_stack::process::table;
 use libc::{iovec, off_t, size_t, ssize_t};
 
@@ -17,12 +17,9 @@ pub unsafe extern "C-unwind" fn pread(
     length: size_t,
     offset: off_t,
 ) -> ssize_t {
-    if is_hidden(fd) {
-        return fail(libc::EBADF) as ssize_t;
-    }
     // Of a socket of ours the shadow says that it has no offset.
     // SAFETY: the caller's arguments.
-    unsafe { real::pread()(fd, at, length, offset) }
+    unsafe { real::pread()(visible(fd), at, length, offset) }
 }
 
 /// With this offset preadv2(2) and pwritev2(2) are readv and writev with flags.
@@ -52,7 +49,7 @@ pub unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     unsafe {
-        let kernel = || real::preadv2()(fd, pieces, count, offset, flags);
+        let kernel = || real::preadv2()(visible(fd), pieces, count, offset, flags);
         match of_sockets(flags) {
             // Of a socket of ours the shadow says that it has no offset.
             _ if offset != NO_OFFSET => kernel(),
@@ -88,7 +85,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     unsafe {
-        let kernel = || real::pwritev2()(fd, pieces, count, offset, flags);
+        let kernel = || real::pwritev2()(visible(fd), pieces, count, offset, flags);
         match of_sockets(flags) {
             _ if offset != NO_OFFSET => kernel(),
             known if table::is_kernel(fd) => known

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_long, c_void};
 
 use bypass_stack::lifecycle::{confinement, passing, serving};
-use bypass_stack::operations::descriptors::is_hidden;
+use bypass_stack::operations::descriptors::{is_hidden, visible};
 use bypass_stack::packets;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::namespace;
@@ -12,7 +12,9 @@ use bypass_sys::network::ioctl_number;
 use libc::pid_t;
 
 use super::creating::or_give_back;
-use super::{clone, closing, data, descriptors, exec, memory, offsets, sockets, uring, waiting};
+use super::{
+    clone, closing, data, descriptors, exec, files, memory, offsets, sockets, uring, waiting,
+};
 use crate::address::is_wild;
 use crate::outcome::fail;
 use crate::{forking, real};
@@ -245,6 +247,16 @@ pub unsafe extern "C-unwind" fn syscall(
                 exec::execveat(fd, path, arguments, environment, e as c_int).into()
             }
             libc::SYS_mlockall => c_long::from(memory::mlockall(fd)),
+            libc::SYS_mmap => {
+                let (access, flags) = (c as c_int, d as c_int);
+                let at = memory::mmap(a as *mut _, b, access, flags, e as c_int, f as i64);
+                if at == libc::MAP_FAILED {
+                    -1
+                } else {
+                    at as c_long
+                }
+            }
+            libc::SYS_tee => files::tee(fd, b as c_int, c, d as u32) as c_long,
             libc::SYS_unshare => c_long::from(unshare(fd)),
             libc::SYS_setns => c_long::from(setns(fd, b as c_int)),
             libc::SYS_prctl => c_long::from(prctl(fd, b, c, d, e)),
@@ -264,9 +276,14 @@ pub unsafe extern "C-unwind" fn syscall(
             | libc::SYS_fchmod
             | libc::SYS_fchown
             | libc::SYS_fstatfs
+            | libc::SYS_flock
+            | libc::SYS_vmsplice
+            | libc::SYS_statx
+            | libc::SYS_newfstatat
                 if is_hidden(fd) =>
             {
-                fail(libc::EBADF).into()
+                let closed = visible(fd) as usize;
+                real::syscall()(number, closed, b, c, d, e, f)
             }
             _ => or_give_back(|| real::syscall()(number, a, b, c, d, e, f)),
         }

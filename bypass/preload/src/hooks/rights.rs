@@ -5,8 +5,10 @@ use core::ffi::{c_int, c_uint};
 
 use bypass_stack::lifecycle::passing::{self, Receipt};
 use bypass_stack::operations::datagrams;
+use bypass_stack::operations::descriptors::is_hidden;
 use bypass_stack::process::deferral::inside;
 use bypass_stack::process::table;
+use bypass_sys::kernel;
 use libc::msghdr;
 
 use super::control;
@@ -27,6 +29,33 @@ unsafe fn each(header: *const msghdr, mut work: impl FnMut(c_int)) {
     };
     // SAFETY: the caller's header, whose control part has the length that it says.
     unsafe { control::each(&*header, of_part) };
+}
+
+/// Whether the kernel refuses to send a message over `over`, as it names a descriptor that is closed: the number may mean a
+/// socket of the pool.
+#[cold]
+pub unsafe fn is_refused(over: c_int, header: *const msghdr) -> bool {
+    let mut has_closed = false;
+    // SAFETY: the caller's header.
+    unsafe { each(header, |fd| has_closed |= is_hidden(fd)) };
+    // Others do not look at it, or refuse it anyway.
+    let takes = || kernel::option_int(over, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_UNIX);
+    has_closed && takes()
+}
+
+/// The first of several messages of which that is so.
+pub unsafe fn first_refused(
+    over: c_int,
+    messages: *const libc::mmsghdr,
+    count: c_uint,
+) -> Option<c_uint> {
+    (0..count.min(MESSAGES_MAX as c_uint)).find(|index| {
+        // SAFETY: the caller's array of `count` messages.
+        unsafe {
+            let header = &(*messages.add(*index as usize)).msg_hdr;
+            header.msg_controllen > 0 && is_refused(over, header)
+        }
+    })
 }
 
 /// Before a message of the kernel's is sent.

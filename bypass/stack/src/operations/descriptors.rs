@@ -159,6 +159,14 @@ pub fn is_hidden(fd: i32) -> bool {
     matches!(table::get(fd).kind(), Kind::Pooled | Kind::Internal)
 }
 
+/// The number as the kernel is to see it: one that the program has closed is none, for which the kernel has the error.
+pub fn visible(fd: i32) -> i32 {
+    match is_hidden(fd) {
+        true => -1,
+        false => fd,
+    }
+}
+
 /// Before dup2(2): what `new` meant is over, its number is about to be the kernel's. False when
 /// the number is the library's and not available.
 pub fn clear(new: i32) -> bool {
