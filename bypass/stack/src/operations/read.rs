@@ -89,6 +89,9 @@ pub fn read(fd: i32, to: &mut Pieces, flags: i32) -> Outcome {
         return match error {
             _ if done > 0 => Outcome::Done(done as isize),
             _ if shadow::is_handed_over(fd, error) => Outcome::Kernel,
+            libc::EBADF if held.is_some() => {
+                Outcome::Error(shadow::after_dissolving(fd, &stream, For::Bytes))
+            }
             _ => Outcome::Error(error),
         };
     }

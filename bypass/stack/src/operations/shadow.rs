@@ -9,9 +9,10 @@ use bypass_sys::{address, directory, kernel, numbers};
 
 use super::inherited;
 use crate::process::deadline::AT_ONCE_NS;
-use crate::process::table::{self, Entry};
+use crate::process::table::{self, Entry, Kind};
 use crate::process::{self, Outcome};
 use crate::sockets::{self, Socket};
+use crate::stream::{For, Stream};
 use crate::wait::epoll;
 
 /// Switches that are only remembered.
@@ -201,6 +202,23 @@ pub fn closed_or_kernel(fd: i32) -> Outcome {
     match is_handed_over(fd, libc::EBADF) {
         true => Outcome::Kernel,
         false => Outcome::Error(libc::EBADF),
+    }
+}
+
+/// The error of a call that has waited on a connection which another thread has dissolved meanwhile: its number means the
+/// same socket still. As in the kernel a read leaves the error of the dissolved connection to the next call.
+#[cold]
+pub fn after_dissolving(fd: i32, stream: &Stream, what: For) -> i32 {
+    let entry = table::get(fd);
+    let is_same = matches!(entry.kind(), Kind::Unbound | Kind::Connected);
+    let socket = stream.socket;
+    match what {
+        _ if !is_same || entry.index() != stream.index => libc::EBADF,
+        For::Room if socket.has(sockets::DISSOLVED) => {
+            socket.set(sockets::DISSOLVED, false);
+            libc::ECONNRESET
+        }
+        _ => libc::EPIPE,
     }
 }
 

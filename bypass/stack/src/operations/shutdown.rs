@@ -34,8 +34,9 @@ pub fn shutdown(fd: i32, how: i32) -> Outcome {
 pub fn dissolve(fd: i32, entry: Entry) -> Outcome {
     let owes_reset = stream::of_socket(entry.index())
         .is_some_and(|stream| !stream.is_over() || stream.take_reset() == Some(libc::ECONNRESET));
-    unconnect(fd, entry);
+    // Before: a call that waits on it looks as soon as it has ended.
     sockets::get(entry.index()).set(sockets::DISSOLVED, owes_reset);
+    unconnect(fd, entry);
     Outcome::Done(0)
 }
 

@@ -96,6 +96,10 @@ pub fn write(fd: i32, from: &mut Pieces, flags: i32) -> Outcome {
         if shadow::is_handed_over(fd, error) {
             return Outcome::Kernel;
         }
+        let error = match error {
+            libc::EBADF if held.is_some() => shadow::after_dissolving(fd, &stream, For::Room),
+            error => error,
+        };
         return broken_pipe(error, flags);
     }
 }
