@@ -23,7 +23,9 @@ struct OwnerEx {
 const OF_THREAD: i32 = 0;
 const OF_PROCESS: i32 = 1;
 const F_GETOWN_EX: i32 = 16;
+const F_SETOWN_EX: i32 = 15;
 const F_GETSIG: i32 = 11;
+const F_SETSIG: i32 = 10;
 
 /// The owner of a descriptor, None if it has none.
 pub fn owner_of(fd: i32) -> Option<Owner> {
@@ -41,6 +43,18 @@ pub fn owner_of(fd: i32) -> Option<Owner> {
 pub fn signal_of(fd: i32) -> Option<i32> {
     let signal = fcntl(fd, F_GETSIG, 0).ok()? as i32;
     (signal != 0).then_some(signal)
+}
+
+/// A descriptor gets the owner and the signal of another one.
+pub fn copy_owner(from: i32, to: i32) {
+    let mut owner = OwnerEx { kind: 0, number: 0 };
+    let at = &raw mut owner as usize;
+    if fcntl(from, F_GETOWN_EX, at).is_ok() && owner.number != 0 {
+        let _ = fcntl(to, F_SETOWN_EX, at);
+    }
+    if let Some(signal) = signal_of(from) {
+        let _ = fcntl(to, F_SETSIG, signal as usize);
+    }
 }
 
 /// The start of `siginfo_t` as signals of descriptors fill it.
@@ -126,4 +140,30 @@ fn queue(to: Owner, signal: i32, (band, fd): (i64, i32)) -> bool {
     };
     // SAFETY: the kernel reads 128 bytes, which live on this frame.
     check(unsafe { raw(number, words) }).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Owned;
+    use crate::kernel::socket;
+
+    #[test]
+    fn an_owner_and_its_signal_are_copied() {
+        let [from, to] = [(); 2].map(|()| {
+            let made = socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+            Owned(made.expect("a socket") as i32)
+        });
+        copy_owner(from.0, to.0);
+        assert_eq!((owner_of(to.0), signal_of(to.0)), (None, None));
+        let own = getpid().expect("a number");
+        fcntl(from.0, libc::F_SETOWN, own).expect("an owner");
+        fcntl(from.0, F_SETSIG, libc::SIGUSR2 as usize).expect("a signal");
+        copy_owner(from.0, to.0);
+        let owner = Some(Owner::Process(own as i32));
+        assert_eq!(
+            (owner_of(to.0), signal_of(to.0)),
+            (owner, Some(libc::SIGUSR2))
+        );
+    }
 }

@@ -36,8 +36,17 @@ static void form_with_options(int port) {
     need(bind(fd, (struct sockaddr *)&any, sizeof any) == 0, "bind");
     need(inet_pton(AF_INET6, "::ffff:127.0.0.1", &name.sin6_addr) == 1, "address");
     need(connect(fd, (struct sockaddr *)&name, sizeof name) == 0, "connect");
+    /* A process that may not set one has none. */
+    value = 0x9abcdef0;
+    setsockopt(fd, SOL_SOCKET, SO_MARK, &value, size);
+    need(fcntl(fd, F_SETOWN, getpid()) == 0 && fcntl(fd, F_SETSIG, SIGUSR2) == 0, "F_SETOWN");
+    int mark = 0, before = 0;
+    getsockopt(fd, SOL_SOCKET, SO_MARK, &before, &size);
     form("with options", fd, AF_INET, sizeof(int));
     say_form(fd);
+    getsockopt(fd, SOL_SOCKET, SO_MARK, &mark, &size);
+    say("the mark is kept %d", mark == before);
+    say("so is the owner %d, with signal %d", fcntl(fd, F_GETOWN) == getpid(), fcntl(fd, F_GETSIG));
     getsockopt(fd, SOL_SOCKET, SO_PRIORITY, &value, &size);
     say("priority %d", value);
     getsockopt(fd, SOL_TCP, TCP_KEEPIDLE, &value, &size);

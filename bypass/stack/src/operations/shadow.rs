@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use bypass_stats::{About, Call, Reason};
-use bypass_sys::{address, directory, kernel, numbers};
+use bypass_sys::{address, directory, kernel, numbers, signals};
 
 use super::inherited;
 use crate::process::deadline::AT_ONCE_NS;
@@ -248,6 +248,12 @@ pub fn replace(fd: i32, socket: &Socket) {
         return;
     };
     inherited::copy_all(fd, fresh.0);
+    // No listener's connections have these, but the same socket.
+    let mark = kernel::option_int(fd, libc::SOL_SOCKET, libc::SO_MARK);
+    if let Some(mark) = mark.ok().filter(|mark| *mark != 0) {
+        let _ = kernel::set_option_int(fresh.0, libc::SOL_SOCKET, libc::SO_MARK, mark);
+    }
+    signals::copy_owner(fd, fresh.0);
     if socket.has(sockets::BOUND) && bind_beside(fd, fresh.0).is_none() {
         return;
     }
