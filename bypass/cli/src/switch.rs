@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use bypass_stats::View;
 
 use crate::failure::{print, Failure};
+use crate::stat::own_page;
 
 const HELP: &str = "\
 usage: bypass off PID … | --all
@@ -77,27 +78,44 @@ pub(crate) fn command(is_on: bool, words: &[OsString]) -> Result<ExitCode, Failu
 
 /// The page of a process that may be changed.
 fn open(pid: u32) -> Result<View, Failure> {
-    match View::open_for_capture(pid) {
-        Ok(Some(view)) => Ok(view),
-        Ok(None) => {
-            let text = format!("process {pid} is not accelerated: it was not started by bypass run, or it has made no TCP socket yet");
-            Err(Failure::failed(text))
-        }
-        Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
-    }
+    own_page(pid, View::open_for_capture(pid))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use bypass_stats::Stats;
+    use bypass_sys::kernel;
 
     use super::*;
+
+    /// Looks at a child that has this page of ours, and none of its own.
+    fn at_child(stats: &Stats, look: impl FnOnce(u32)) {
+        /// Of fcntl.h.
+        const F_SETFD: i32 = 2;
+        const FD_CLOEXEC: usize = 1;
+        let keep = |flags| kernel::fcntl(stats.fd(), F_SETFD, flags).expect("open");
+        keep(0);
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+        keep(FD_CLOEXEC);
+        look(child.id());
+        child.kill().expect("ours");
+        child.wait().expect("an end");
+    }
 
     #[test]
     fn where_one_process_cannot_be_switched_none_is() {
         let stats = Stats::create("", "", "test").expect("memory");
         let words = [std::process::id(), u32::MAX].map(|pid| OsString::from(pid.to_string()));
         assert!(command(false, &words).is_err());
+        assert!(!stats.is_switched_off());
+        at_child(&stats, |pid| {
+            let failure = command(false, &[OsString::from(pid.to_string())]);
+            let text = failure.expect_err("not its own").to_string();
+            let parent = format!("it has the statistics of process {}", std::process::id());
+            assert!(text.contains(&parent), "{text}");
+        });
         assert!(!stats.is_switched_off());
         assert!(command(false, &words[..1]).is_ok());
         assert!(stats.is_switched_off());

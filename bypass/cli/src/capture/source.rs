@@ -1,7 +1,6 @@
 //! The processes that are captured: found, read, and left when they end.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -157,15 +156,5 @@ fn now_unix_ns() -> u64 {
 }
 
 fn open(pid: u32) -> Result<View, Failure> {
-    match View::open_for_capture(pid) {
-        Ok(Some(view)) if stat::is_own(pid, &view) => Ok(view),
-        Ok(_) => Err(Failure::failed(format!(
-            "process {pid} is not accelerated: it was not started by bypass run, or it has made no \
-             TCP socket yet"
-        ))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Failure::failed(format!("process {pid} not found")))
-        }
-        Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
-    }
+    stat::own_page(pid, View::open_for_capture(pid))
 }

@@ -10,7 +10,7 @@ use bypass_stats::View;
 
 use crate::check::FILE_BYTES;
 use crate::failure::{print, Failure};
-use crate::stat::{grouped, meaning};
+use crate::stat::{grouped, is_own, meaning, of_parent};
 use facts::Facts;
 
 const HELP: &str = "\
@@ -105,8 +105,8 @@ impl Findings {
 }
 
 fn examine(pid: u32) -> Result<Findings, Failure> {
-    let view = match View::open(pid) {
-        Ok(view) => view,
+    let found = match View::open(pid) {
+        Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Failure::failed(format!("process {pid} not found")));
         }
@@ -121,7 +121,14 @@ fn examine(pid: u32) -> Result<Findings, Failure> {
             .to_string(),
         ..Findings::default()
     };
-    library(&mut findings, &facts, view.is_some());
+    library(&mut findings, &facts, found.is_some());
+    let view = found.filter(|view| {
+        let is_own = is_own(pid, view);
+        if !is_own {
+            findings.add(Grade::Note, of_parent(view));
+        }
+        is_own
+    });
     machine(&mut findings, &facts);
     if let Some(view) = view {
         statistics(&mut findings, &facts, &view);

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::failure::{print, Failure};
-pub(crate) use snapshot::is_own;
 use snapshot::Snapshot;
+pub(crate) use snapshot::{is_own, of_parent, own_page};
 pub(crate) use text::grouped;
 pub(crate) use why::meaning;
 

@@ -1,7 +1,7 @@
 //! Statistics of all accelerated processes at one moment.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -141,17 +141,34 @@ impl Process {
 }
 
 fn one(pid: u32) -> Result<Process, Failure> {
-    match View::open(pid) {
-        Ok(Some(view)) => Ok(read(pid, &view)),
-        Ok(None) => Err(Failure::failed(format!(
+    own_page(pid, View::open(pid)).map(|view| read(pid, &view))
+}
+
+/// The page that was found of a process, if it is about that process.
+pub(crate) fn own_page(pid: u32, found: io::Result<Option<View>>) -> Result<View, Failure> {
+    let why = match found {
+        Ok(Some(view)) if is_own(pid, &view) => return Ok(view),
+        Ok(Some(view)) => format!(
+            "process {pid} is not accelerated itself: {}",
+            of_parent(&view)
+        ),
+        Ok(None) => format!(
             "process {pid} is not accelerated: it was not started by bypass run, or it has made no \
              TCP socket yet"
-        ))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Failure::failed(format!("process {pid} not found")))
-        }
-        Err(error) => Err(Failure::failed(format!("process {pid}: {error}"))),
-    }
+        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => format!("process {pid} not found"),
+        Err(error) => format!("process {pid}: {error}"),
+    };
+    Err(Failure::failed(why))
+}
+
+/// The reason for a process that has this page, which is not about it.
+pub(crate) fn of_parent(view: &View) -> String {
+    let parent = view.header().pid;
+    format!(
+        "it has the statistics of process {parent}, as it has made no TCP socket yet, or came by \
+         clone3 or _Fork, which are not followed"
+    )
 }
 
 /// A child that has made no socket yet still holds its parent's page, which is not about it.
