@@ -21,6 +21,7 @@ static void say_all(int fd) {
     say_option("SO_RCVLOWAT", fd, SOL_SOCKET, SO_RCVLOWAT);
     say_option("TCP_NODELAY", fd, IPPROTO_TCP, TCP_NODELAY);
     say_option("TCP_CORK", fd, IPPROTO_TCP, TCP_CORK);
+    say_option("TCP_QUICKACK", fd, IPPROTO_TCP, TCP_QUICKACK);
     say_option("TCP_KEEPIDLE", fd, IPPROTO_TCP, TCP_KEEPIDLE);
     say_option("TCP_KEEPINTVL", fd, IPPROTO_TCP, TCP_KEEPINTVL);
     say_option("TCP_KEEPCNT", fd, IPPROTO_TCP, TCP_KEEPCNT);
@@ -37,6 +38,7 @@ static void solo(void) {
     set_option(listening, SOL_SOCKET, SO_RCVLOWAT, 3);
     set_option(listening, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(listening, IPPROTO_TCP, TCP_CORK, 1);
+    set_option(listening, IPPROTO_TCP, TCP_QUICKACK, 0);
     set_option(listening, IPPROTO_TCP, TCP_KEEPIDLE, 77);
     set_option(listening, IPPROTO_TCP, TCP_KEEPINTVL, 7);
     set_option(listening, IPPROTO_TCP, TCP_KEEPCNT, 5);
