@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
-use support::{always, count, measured, run, wait_until, Server, HELLO};
+use support::{always, count, measured, run, slow, wait_until, Server, HELLO};
 
 #[test]
 fn a_closed_loop_counts_what_the_server_counts() {
@@ -202,6 +202,21 @@ fn the_probe_ends_with_a_number_of_requests() {
     assert!(began.elapsed().as_secs() < 50);
     assert_eq!(count(&result, "/totals/completed"), 400);
     assert!(count(&result, "/window/length_ns") < 50_000_000_000);
+}
+
+#[test]
+fn the_probe_waits_for_its_responses_after_a_number_of_requests() {
+    let server = slow(Duration::from_millis(400));
+    let line = format!("-t1 -c4 -n 4 --probe 20 -d60s -T30s {}", server.url());
+    let result = measured(&line);
+    let probe = &result["latency"]["probe"];
+    for times in ["service", "response"] {
+        assert_eq!(probe[times]["lost"], 0, "{times}");
+        assert_eq!(probe[times]["count"], probe["completed"], "{times}");
+    }
+    let completed = count(&result, "/latency/probe/completed");
+    assert!(completed > 0);
+    assert_eq!(server.asked() as u64, 4 + completed);
 }
 
 #[test]

@@ -84,7 +84,8 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let Some(schedule) = self.pacer.schedule() else {
             return;
         };
-        let end_ns = now.min(self.recorder.window_start_ns + self.plan.duration_ns());
+        let window_end_ns = self.recorder.window_start_ns + self.plan.duration_ns();
+        let end_ns = now.min(window_end_ns).min(self.pacer.over_ns);
         let window_start_ns = self.recorder.window_start_ns;
         let depth = self.requests.depth as u64;
         let samples = self.recorder.samples(depth);

@@ -179,7 +179,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         })
     }
 
-    /// Ends within the window when none of so many threads is left.
+    /// Lets nothing fall due within the window any more when none of so many threads is left.
     pub fn accompany(&mut self, left: &'p AtomicUsize) {
         self.left = Some(left);
     }
@@ -253,7 +253,8 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             self.check(now);
         }
         let is_done = self.connections.busy == 0 && self.pacer.is_idle();
-        if is_done && (self.recorder.draining() || self.requests.are_used_up()) {
+        let is_over = self.recorder.draining() || self.pacer.has_ended();
+        if is_done && (is_over || self.requests.are_used_up()) {
             self.stopped = true;
         }
         self.waiter.rest(now);
@@ -296,17 +297,12 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             self.sample_tcp();
         }
         self.scan_timeouts(now);
-        let drain_over = self.recorder.draining()
-            && (!self.pacer.is_open()
-                || now
-                    >= self.pacer.base_ns
-                        + self.plan.warmup_ns
-                        + self.plan.duration_ns()
-                        + self.plan.drain_ns);
         let is_alone = self.left.is_some_and(|left| left.load(Relaxed) == 0);
-        let is_over = is_alone && !self.recorder.draining();
-        let is_ended = self.running && (stop_wanted() || is_over);
-        if drain_over || self.waits_in_vain(now) || is_ended {
+        if is_alone && self.running {
+            self.pacer.end(now);
+        }
+        let is_stopped = self.running && stop_wanted();
+        if self.is_drained(now) || self.waits_in_vain(now) || is_stopped {
             self.stopped = true;
         }
         // what came free just now shall not wait for the next event
@@ -314,6 +310,17 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
         let interval_end_ns = self.recorder.now.end_ns;
         self.deadlines.set_next_check(now, interval_end_ns);
         self.away.note_checked(monotonic_ns());
+    }
+
+    /// Whether nothing falls due any more, and responses have been waited for as long as they may be.
+    fn is_drained(&self, now: u64) -> bool {
+        if !self.pacer.is_open() {
+            return self.recorder.draining();
+        }
+        let window_ns = self.plan.warmup_ns + self.plan.duration_ns();
+        let end_ns = self.pacer.over_ns.min(self.pacer.base_ns + window_ns);
+        let is_over = self.recorder.draining() || self.pacer.has_ended();
+        is_over && now >= end_ns + self.plan.drain_ns
     }
 
     /// Begins the interval that `now` lies in, and the stage if there is a new one.

@@ -27,6 +27,8 @@ pub(super) struct Pacer<'p> {
     away_ns: u64,
     /// When the load began.
     pub base_ns: u64,
+    /// Nothing falls due from then on.
+    pub over_ns: u64,
 }
 
 impl<'p> Pacer<'p> {
@@ -46,6 +48,7 @@ impl<'p> Pacer<'p> {
             is_lagging: false,
             away_ns: 0,
             base_ns: 0,
+            over_ns: u64::MAX,
         }
     }
 
@@ -69,7 +72,12 @@ impl<'p> Pacer<'p> {
     pub fn set_due(&mut self, is_over: bool) {
         let schedule = self.schedule.as_mut().filter(|_| !is_over);
         let next = schedule.and_then(Schedule::next_ns);
-        self.due_ns = next.map_or(u64::MAX, |offset_ns| self.base_ns + offset_ns);
+        let due_ns = next.map_or(u64::MAX, |offset_ns| self.base_ns + offset_ns);
+        self.due_ns = if due_ns < self.over_ns {
+            due_ns
+        } else {
+            u64::MAX
+        };
     }
 
     /// Goes on to the request after the one that is due.
@@ -78,6 +86,20 @@ impl<'p> Pacer<'p> {
             schedule.advance();
         }
         self.set_due(is_over);
+    }
+
+    /// Nothing falls due from `now` on, unless that was so before; what fell due is still sent.
+    pub fn end(&mut self, now: u64) {
+        self.over_ns = self.over_ns.min(now);
+        if self.due_ns >= self.over_ns {
+            self.due_ns = u64::MAX;
+        }
+    }
+
+    /// Whether it was ended.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        self.over_ns < u64::MAX
     }
 
     /// Nothing falls due any more.
