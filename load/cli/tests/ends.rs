@@ -5,6 +5,7 @@ mod http2;
 mod support;
 
 use http2::Http2Server;
+use std::collections::HashSet;
 use std::io::Read;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -130,6 +131,23 @@ fn users_think_on_where_the_server_ends_idle_connections_sooner() {
         assert_eq!(count(&result, "/totals/completed"), 2, "{options}");
         assert!(count(&result, "/window/length_ns") < 50_000_000_000);
     }
+}
+
+#[test]
+fn each_user_of_streams_thinks_on_where_the_server_ends_an_idle_connection() {
+    let server = Http2Server::start(&[], |mut side, log| {
+        side.wait_at_most(Duration::from_millis(1200));
+        while let Some(asked) = side.request() {
+            log(&asked);
+            side.answer(asked.stream, "200", b"hello");
+        }
+    });
+    let line = "-t1 -c1 -n 4 -d60s --think 3s -T30s --http2 --streams 4";
+    let result = measured(&format!("{line} {}", server.url()));
+    assert_eq!(count(&result, "/totals/completed"), 4);
+    let connections = server.seen().into_iter().map(|asked| asked.connection);
+    let connections: HashSet<usize> = connections.collect();
+    assert_eq!(connections.len(), 1, "all ask together");
 }
 
 #[test]

@@ -50,6 +50,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         // the surplus ones close when they have their answers; a user who thinks sends no more
         for index in wanted..before {
             let state = self.connections[index].state;
+            self.thinking.forget(index);
             if matches!(state, ConnectionState::Idle | ConnectionState::Delayed) {
                 self.close(index);
             }

@@ -33,7 +33,7 @@ pub struct Connection<S> {
     pub generation: u32,
     /// The generation with which the socket was registered; a socket that is used again keeps it.
     pub registered: u32,
-    /// When the batch in flight was due; until when its user thinks, in the future.
+    /// When the batch in flight was due.
     pub due_ns: u64,
     /// When it was written (in closed loop: when the connection became free for it), or when
     /// connecting began.

@@ -20,6 +20,7 @@
 //! | [`receiving::Reads`] | the buffer; connections with more to read |
 //! | [`streams::Streams`] | requests of protocols that carry several at once |
 //! | [`scripting::Scripting`] | the Lua state, its faults, think times |
+//! | [`thinking::Thinking`] | until when users think |
 //! | [`templates::Templates`] | heads that answers are recognised by |
 //! | [`checks::Checks`] | the properties that answers must have |
 //! | [`away::Away`] | for how long the thread did not run |
@@ -56,6 +57,7 @@ mod sending;
 mod starting;
 mod streams;
 mod templates;
+mod thinking;
 mod timeouts;
 mod timing;
 mod waiting;
@@ -90,6 +92,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use streams::Streams;
 use templates::Templates;
+use thinking::Thinking;
 use waiting::Waiter;
 
 /// One sending thread.
@@ -104,6 +107,7 @@ pub struct Worker<'p, T: Transport, P: Protocol> {
     requests: Requests,
     streams: Streams<P::Client>,
     scripting: Scripting,
+    thinking: Thinking,
     pacer: Pacer<'p>,
     burst: Burst,
     reads: Reads,
@@ -164,6 +168,7 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
             requests,
             streams,
             scripting,
+            thinking: Thinking::default(),
             pacer,
             burst: Burst::new(plan.open().is_some()),
             reads: Reads::new(),
@@ -359,14 +364,12 @@ impl<'p, T: Transport, P: Protocol> Worker<'p, T, P> {
     /// Handles timers that have come.
     fn fire_timers(&mut self, now: u64) {
         while let Some((index, generation)) = self.deadlines.pop_timer(now) {
-            if P::STREAMS {
-                self.streams.thinking.end(index, generation);
-            }
             let connection = &self.connections[index as usize];
             if connection.generation != generation {
                 continue;
             }
             let state = connection.state;
+            self.thinking.end(index as usize, generation);
             match state {
                 ConnectionState::Closed => self.open(index as usize, now),
                 ConnectionState::Delayed => self.send_unless_held(index as usize, now),

@@ -111,32 +111,24 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
                     connection.state = ConnectionState::Delayed;
                 }
                 let generation = connection.generation;
+                self.thinking.begin(index, generation, at_ns);
                 self.deadlines.set_timer(at_ns, index, generation);
-                if P::STREAMS {
-                    self.streams.thinking.begin(index, generation);
-                }
             }
             Err(fault) => self.give_up(fault),
         }
     }
 
-    /// Until when the user of a connection thinks. One whose connection the server has ended meanwhile
+    /// Until when a user of a connection thinks. One whose connection the server has ended meanwhile
     /// thinks on: beginning again each time, a server that keeps idle connections for a shorter time would
-    /// never be asked. Of several users of streams one does, and that one asks.
+    /// never be asked.
     fn end_of_thought_ns(&mut self, index: usize, now: u64) -> Result<u64, String> {
-        let connection = &self.connections[index];
-        let (before_ns, generation) = (connection.due_ns, connection.generation);
-        let is_first = !P::STREAMS || self.streams.thinking.on(index, generation) == 0;
-        if is_first && before_ns > now {
+        let generation = self.connections[index].generation;
+        if let Some(before_ns) = self.thinking.resume(index, generation) {
             return Ok(before_ns);
         }
         let delay_ns = self.scripting.delay_ns();
         self.heed_script();
-        let at_ns = now.saturating_add(delay_ns?);
-        if is_first {
-            self.connections[index].due_ns = at_ns;
-        }
-        Ok(at_ns)
+        Ok(now.saturating_add(delay_ns?))
     }
 
     /// The script has failed: the run is over.

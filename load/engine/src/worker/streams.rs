@@ -10,8 +10,6 @@ use crate::sys::epoll::Ready;
 use crate::transport::Transport;
 use load_http1::Sink as _;
 use load_http2::{Event, Ignore, Sink};
-use std::collections::hash_map::Entry;
-use std::collections::HashMap;
 use std::io;
 
 /// Further state of connections with several requests at once.
@@ -22,35 +20,6 @@ pub(super) struct Streams<C: InFlight> {
     unwritten: Vec<(u32, u32)>,
     /// The events of a read; kept for its memory.
     events: Vec<Event<RequestMeta>>,
-    /// Users of each connection that a script delays.
-    pub thinking: Thinking,
-}
-
-/// Users who think (a script's delay), by number and generation of their connection.
-#[derive(Default)]
-pub(super) struct Thinking(HashMap<(u32, u32), u32>);
-
-impl Thinking {
-    /// A user begins to.
-    pub fn begin(&mut self, index: usize, generation: u32) {
-        *self.0.entry((index as u32, generation)).or_default() += 1;
-    }
-
-    /// A user has thought, if one did.
-    pub fn end(&mut self, index: u32, generation: u32) {
-        if let Entry::Occupied(mut users) = self.0.entry((index, generation)) {
-            *users.get_mut() -= 1;
-            if *users.get() == 0 {
-                users.remove();
-            }
-        }
-    }
-
-    /// How many do.
-    pub fn on(&self, index: usize, generation: u32) -> u32 {
-        let users = self.0.get(&(index as u32, generation));
-        users.copied().unwrap_or(0)
-    }
 }
 
 impl<C: InFlight> Streams<C> {
@@ -67,7 +36,6 @@ impl<C: InFlight> Streams<C> {
             requests: each.collect::<io::Result<_>>()?,
             unwritten: Vec::new(),
             events: Vec::new(),
-            thinking: Thinking::default(),
         })
     }
 
@@ -77,7 +45,6 @@ impl<C: InFlight> Streams<C> {
             requests: Vec::new(),
             unwritten: Vec::new(),
             events: Vec::new(),
-            thinking: Thinking::default(),
         }
     }
 }
@@ -290,7 +257,7 @@ impl<T: Transport, P: Protocol> Worker<'_, T, P> {
         let limit = client.limit();
         // its other users wait for a response, or think
         let more = if limit > allowed {
-            let thinking = self.streams.thinking.on(index, generation);
+            let thinking = self.thinking.on(index, generation);
             limit.saturating_sub(open + thinking)
         } else {
             0
