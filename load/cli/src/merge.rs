@@ -273,7 +273,7 @@ fn row(name: &str, latency: &Distribution) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::SCHEMA;
+    use crate::result::{RequestPart, SCHEMA};
     use load_engine::latency::Latency;
     use serde_json::json;
 
@@ -505,6 +505,43 @@ mod tests {
         for (results, file) in [([good.clone(), broken.clone()], "b"), ([broken, good], "a")] {
             let text = add(&results, &names()).expect_err("broken");
             assert_eq!(text, format!("{file}: service: the histogram is broken"));
+        }
+    }
+
+    #[test]
+    fn a_request_that_one_host_has_not_come_to_keeps_the_times_of_the_other() {
+        let asked = |start_ns, requests: usize| {
+            let mut one = result(start_ns, 100, 1);
+            one.breakdown.requests = ["GET /a", "GET /b", "GET /c"][..requests]
+                .iter()
+                .map(|request| RequestPart {
+                    target: "http://host/".to_string(),
+                    request: (*request).to_string(),
+                    latency: Some(of_samples(&[(1000, false)])),
+                })
+                .collect();
+            one
+        };
+        for (first, second) in [(2, 3), (3, 2)] {
+            let results = [asked(10_000_000_000, first), asked(10_000_000_001, second)];
+            let merged = add(&results, &names()).expect("they belong together");
+            let told: Vec<_> = merged
+                .breakdown
+                .requests
+                .iter()
+                .map(|part| {
+                    (
+                        part.request.as_str(),
+                        part.latency.as_ref().map(|own| own.count),
+                    )
+                })
+                .collect();
+            let all = [
+                ("GET /a", Some(2)),
+                ("GET /b", Some(2)),
+                ("GET /c", Some(1)),
+            ];
+            assert_eq!(told, all, "{first} and {second} requests");
         }
     }
 

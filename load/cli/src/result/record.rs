@@ -210,8 +210,8 @@ impl<T: Field + Clone> Field for Option<T> {
     }
 }
 
-/// Lists of equal length are added place by place.
-impl<T: Field> Field for Vec<T> {
+/// Lists are added place by place; what only the longer one has stays as it is there.
+impl<T: Field + Clone> Field for Vec<T> {
     fn write(&self) -> Value {
         self.iter().map(T::write).collect()
     }
@@ -223,12 +223,13 @@ impl<T: Field> Field for Vec<T> {
     }
 
     fn add(&mut self, other: &Vec<T>) -> Result<(), String> {
-        self.truncate(other.len());
-        let mut pairs = self.iter_mut().zip(other).enumerate();
-        pairs.try_for_each(|(place, (own, other))| {
+        for (place, (own, other)) in self.iter_mut().zip(other).enumerate() {
             own.add(other)
-                .map_err(|why| within(&format!("[{place}]"), &why))
-        })
+                .map_err(|why| within(&format!("[{place}]"), &why))?;
+        }
+        let more = other.get(self.len()..).unwrap_or_default();
+        self.extend_from_slice(more);
+        Ok(())
     }
 
     fn schema(definitions: &mut Definitions) -> Value {
