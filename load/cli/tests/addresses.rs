@@ -122,7 +122,7 @@ fn an_address_that_takes_connections_and_ends_them_is_left() {
         there.address.ip(),
     );
     // connections end before the load begins, and each is opened again elsewhere
-    let start = in_seconds(3.0);
+    let start = in_seconds(5.0);
     let result = measured(&format!(
         "-t1 -c2 -d1s -R50 -T30s --start-at {start} \
          --resolve both.test:{port}:{first},{second} http://both.test:{port}/"

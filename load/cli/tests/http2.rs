@@ -208,7 +208,7 @@ fn a_server_that_has_fallen_silent_is_left() {
     });
     // four requests on the connection that is left, and two on the next
     let line = format!(
-        "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T1s --connect-timeout 30s {}",
+        "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T2s --connect-timeout 30s {}",
         server.url()
     );
     let result = measured(&line);
@@ -277,7 +277,7 @@ fn a_connection_that_is_used_up_carries_no_further_request() {
     for options in ["", "-R50", "-R50 --dispatch any"] {
         let server = forgetful();
         let result = measured(&format!(
-            "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T1s --connect-timeout 30s --drain 30s \
+            "--http2 --streams 2 -t1 -c1 -n 6 -d60s -T2s --connect-timeout 30s --drain 30s \
              --requests-per-connection 1 {options} {}",
             server.url()
         ));
@@ -333,7 +333,7 @@ fn a_server_that_goes_away_and_never_answers_is_left() {
     });
     // the first request on the connection that is left, and the second on the next
     let result = measured(&format!(
-        "--http2 -t1 -c1 -n 2 -d60s -T800ms --connect-timeout 30s {}",
+        "--http2 -t1 -c1 -n 2 -d60s -T2s --connect-timeout 30s {}",
         server.url()
     ));
     assert_eq!(count(&result, "/errors/timeout"), 1, "{}", result["errors"]);
