@@ -3,13 +3,15 @@
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from wirespeed.analysis import comparisons, duet
 from wirespeed.analysis.cells import Cell
 from wirespeed.analysis.duet import Slice
-from wirespeed.results.model import Duet, DuetRatio, Run, Trial
+from wirespeed.analysis.summary import summarize
+from wirespeed.results.model import Duet, DuetRatio, PlannedTrial, Process, Run, RunPlan, Trial
 from wirespeed.stats import comparison
 
 SLICE_S = 0.025
@@ -147,6 +149,34 @@ def test_a_comparison_is_of_duets_or_of_trials_and_says_which():
     assert min(few.ratios().values()) > 0.3
     other = comparisons.Pair(whole.cell, cell("c", "C", whole.base.trials), "variant", "rps")
     assert other.method == "separate trials", "the duet was with another baseline"
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_duets_of_an_earlier_lab_count_under_the_recipes_name_of_the_rate(later):
+    """Of a run to which rounds were added since, the verdict was of the added ones alone."""
+    ratio = DuetRatio(math.log(1.1), 0.001, 4)
+    trials = [
+        trial("a", "A", number, 100.0 + number) for number in range(3 + later)
+    ] + [
+        trial("b", "B", number, 150.0 - number,
+              Duet("a", {"rps": ratio, "gets": ratio} if number >= 3 else {"rps": ratio}))
+        for number in range(3 + later)
+    ]  # fmt: skip
+    load = Process("gen", 0, "load")
+    trials = [
+        replace(one, key=f"{one.key}-{one.round}", metrics={"gets": one.metrics["rps"]},
+                processes=[load])
+        for one in trials
+    ]  # fmt: skip
+    plan = [PlannedTrial(one.position, one.round, one.cell, one.key, one.axes) for one in trials]
+    run = Run("run", "recipe", metrics=[{"name": "gets", "from": "gen"}], idle_held=True,
+              plan=RunPlan(repeat=3 + later, baseline={"variant": "A"}))  # fmt: skip
+    (gain,) = summarize(Path(), run, plan, trials).gains
+    assert (gain.metric, gain.method, gain.verdict.word) == ("gets", "duet", "gain")
+    assert (gain.found.rounds, gain.duets) == (3 + later, 3 + later)
+    two = [replace(one, processes=[load, replace(load, name="other")]) for one in trials]
+    (gain,) = summarize(Path(), run, plan, two[: 3 + later] + two[3 + later :][:3]).gains
+    assert gain.method == "separate trials", "a duet's rate is of both generators"
 
 
 def test_a_duet_is_not_widened_by_noise_of_its_trials():

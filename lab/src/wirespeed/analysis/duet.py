@@ -10,10 +10,11 @@ Two fresh pairs differ by more than that, so the verdict's interval is over pair
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median, variance
+from typing import Any
 
 from wirespeed.results.model import DuetRatio, Trial
 
@@ -89,6 +90,29 @@ def over(trials: Iterable[Trial], base: str, metric: str) -> dict[int, float]:
         for trial in trials
         if trial.duet is not None and trial.duet.over == base and metric in trial.duet.ratios
     }
+
+
+def named(ratios: Mapping[str, DuetRatio], own: Iterable[str]) -> dict[str, DuetRatio]:
+    """With the rate of requests under each name that the recipe has for it."""
+    return {**dict.fromkeys(own, ratios[RATE]), **ratios} if RATE in ratios else dict(ratios)
+
+
+def with_names(trials: Iterable[Trial], metrics: Iterable[Mapping[str, Any]]) -> tuple[Trial, ...]:
+    """The trials of a run, with the rates of their duets under the names of its metrics. Earlier
+    builds knew a rate as `rps` only; with rounds that were added since, those would not count."""
+    trials = tuple(trials)
+    loads = {one.name for trial in trials for one in trial.processes if one.role == "load"}
+    own = [str(one["name"]) for one in metrics if _is_rate(one)] if len(loads) <= 1 else []
+    return tuple(
+        replace(trial, duet=replace(trial.duet, ratios=named(trial.duet.ratios, own)))
+        if trial.duet is not None
+        else trial
+        for trial in trials
+    )
+
+
+def _is_rate(metric: Mapping[str, Any]) -> bool:
+    return metric.get("combine", "sum") == "sum" and metric.get("field", "") in ("rps", "")
 
 
 def busy_over(trials: Iterable[Trial], base: str, side: int) -> float | None:

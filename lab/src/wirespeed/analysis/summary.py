@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from wirespeed.analysis import cells as cells_of
-from wirespeed.analysis import comparisons
+from wirespeed.analysis import comparisons, duet
 from wirespeed.analysis import sheets as sheets_of
 from wirespeed.analysis.cells import Cell
 from wirespeed.analysis.comparisons import (
@@ -133,7 +133,7 @@ def summarize(
     run_dir: Path, run: Run, plan: Iterable[PlannedTrial], trials: Iterable[Trial]
 ) -> Summary:
     """Judges what was read."""
-    trials = tuple(trials)
+    trials = duet.with_names(trials, run.metrics)
     run = replace(run, idle_held=idle_held(run, trials))
     cells = cells_of.of_plan(plan, trials)
     sheets = sheets_of.of_run(run, cells)

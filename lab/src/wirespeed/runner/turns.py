@@ -136,10 +136,10 @@ def named(ratios: dict[str, DuetRatio], recipe: Recipe) -> dict[str, DuetRatio]:
     """With the rate of requests under each name that the recipe has for it; where it has several
     kinds of generators, a metric is of one of them and the turns are of all."""
     loads = [process for process in recipe.process if process.role == "load"]
-    if slices_of.RATE not in ratios or len(loads) != 1:
+    if len(loads) != 1:
         return ratios
     own = [one.name for one in recipe.metric if one.combine == "sum" and one.field in ("rps", "")]
-    return {**ratios, **dict.fromkeys(own, ratios[slices_of.RATE])}
+    return slices_of.named(ratios, own)
 
 
 def _start_loads(session: ServerSession, planned: PlannedCell, folder: Path) -> list[Started]:
