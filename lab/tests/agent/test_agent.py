@@ -20,9 +20,9 @@ import pytest
 from ports import free_port, is_free
 from processes import marked
 
-from wirespeed.agent import children, duet, facts, files, leftovers, main, sampling
+from wirespeed.agent import children, duet, facts, files, helpers, leftovers, main, sampling
 from wirespeed.agent.children import Child, Refused, is_alive
-from wirespeed.agent.helpers import Helpers
+from wirespeed.agent.helpers import Helpers, run_program
 from wirespeed.errors import BusyError, HostError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
@@ -705,3 +705,32 @@ def test_a_program_that_serves_instead_of_printing_its_version_is_ended(tmp_path
     script = f"sleep 500 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
     assert facts.version(["sh", "-c", script], "/usr/bin:/bin") == ""
     assert wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_a_program_has_ended_though_a_process_that_it_left_keeps_its_pipes():
+    """The request waited for that process, beyond its own time, too."""
+    command = "echo words; echo more >&2; sleep 40 & echo $!; exit 3"
+    answer = run_program({"argv": ["sh", "-c", command], "timeout_s": PATIENCE_S})
+    words, pid = answer["out"].split()
+    try:
+        assert (answer["code"], words, answer["err"]) == (3, "words", "more\n")
+        assert is_alive(int(pid)), "it was waited for"
+    finally:
+        children.send_signal(int(pid), signal.SIGKILL)
+
+
+def test_a_program_that_does_not_end_in_time_ends_with_what_it_started(tmp_path):
+    pids = tmp_path / "pids"
+    command = f"sleep 100 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait"
+    began = time.monotonic()
+    with pytest.raises(Refused, match="sh did not end in time"):
+        run_program({"argv": ["sh", "-c", command], "timeout_s": 3.0})
+    assert time.monotonic() - began < 60, "it waited for what is left"
+    assert wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_all_that_a_program_writes_is_read_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(helpers, "OUTPUT_MAX", 300_000)
+    command = "head -c 250000 /dev/zero; head -c 350000 /dev/zero >&2"
+    answer = run_program({"argv": ["sh", "-c", command], "timeout_s": PATIENCE_S})
+    assert (answer["code"], len(answer["out"]), len(answer["err"])) == (0, 250_000, 300_000)

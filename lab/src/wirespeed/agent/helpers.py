@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from wirespeed.agent.children import Refused, die_with, send_signal
@@ -18,6 +19,7 @@ from wirespeed.agent.children import Refused, die_with, send_signal
 OUTPUT_MAX = 1 << 20  # of a program's output; the rest is dropped
 ENDED_S = 5.0  # a killed helper needs a core to end
 PROGRAM_S = 20.0  # that a program may take; the lab waits for its answer a little longer
+LOOK_S = 0.01  # between two looks whether a program has ended whose pipes say nothing
 
 
 class Helpers:
@@ -103,17 +105,37 @@ def run_program(message: dict[str, Any]) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
+            start_new_session=True,
         )
     except OSError as error:
         raise Refused("{}: {}".format(message["argv"][0], error.strerror)) from None
-    try:
-        out, err = process.communicate(timeout=message.get("timeout_s", PROGRAM_S))
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise Refused("{} did not end in time".format(message["argv"][0])) from None
-    return {
-        "code": process.returncode,
-        "out": out[:OUTPUT_MAX].decode(errors="replace"),
-        "err": err[:OUTPUT_MAX].decode(errors="replace"),
-    }
+    assert process.stdout and process.stderr
+    with process.stdout, process.stderr:
+        pipes = process.stdout.fileno(), process.stderr.fileno()
+        said = _said(process, pipes, message.get("timeout_s", PROGRAM_S))
+    if said is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise Refused("{} did not end in time".format(message["argv"][0]))
+    out, err = (text.decode(errors="replace") for text in said)
+    return {"code": process.returncode, "out": out, "err": err}
+
+
+def _said(
+    process: subprocess.Popen[bytes], pipes: Sequence[int], within_s: float
+) -> list[bytes] | None:
+    """What a program wrote until it ended; None if it does not end in time. A process that it has
+    left behind may keep its pipes open for ever."""
+    deadline = time.monotonic() + within_s
+    said, waiting = dict.fromkeys(pipes, b""), list(pipes)
+    while True:
+        has_ended = process.poll() is not None  # asked first: all that it wrote is in the pipes
+        for pipe in select.select(waiting, [], [], 0 if has_ended else LOOK_S)[0]:
+            piece = os.read(pipe, OUTPUT_MAX)  # more than a pipe holds
+            said[pipe] = (said[pipe] + piece)[:OUTPUT_MAX]
+            if not piece:
+                waiting.remove(pipe)
+        if has_ended:
+            return list(said.values())
+        if time.monotonic() > deadline:
+            return None
