@@ -87,6 +87,19 @@ def test_a_stop_ends_a_process_whose_main_thread_has_ended(host, tmp_path):
     assert is_free(port)
 
 
+def test_a_daemon_belongs_to_the_process_that_left_it(host, tmp_path):
+    """Without cgroups no stop ended it, and its server was said to have ended."""
+    spawn(host, tmp_path, name="other", argv=("sleep", "500"))
+    spawn(host, tmp_path, argv=("sh", "-c", "(setsid sleep 500 &)"))
+    assert host.wait_exit(["app"], PATIENCE_S)
+    assert wait_until(lambda: len(host.ask("state", name="app")["members"]) == 1)
+    left = host.ask("state", name="app")["members"]
+    assert left != host.ask("state", name="other")["members"]
+    assert set(left) < set(host.ask("members"))
+    assert host.ask("stop", names=["app"], grace_s=60) == {"killed": [], "left": []}
+    assert not is_alive(left[0]) and len(marked(host.mark)) == 1
+
+
 def test_a_process_without_its_main_thread_is_found_and_seen_to_run():
     """A killed agent's was not among what it had left, and a running one counted as stopped."""
     port = free_port()

@@ -20,7 +20,7 @@ parser.add_argument(
 )
 parser.add_argument("--only", default="", help="answer 404 to every other path")
 parser.add_argument("--ignore-term", action="store_true")
-parser.add_argument("--daemon", action="store_true", help="go on in a child, and end")
+parser.add_argument("--daemon", action="store_true", help="go on in a grandchild, and end")
 parser.add_argument("--fork", action="store_true", help="leave a child in a session of its own")
 parser.add_argument("--busy", action="store_true", help="compute and call the kernel at all times")
 parser.add_argument("--starts", default="", help="a file that gets a byte for each start")
@@ -90,8 +90,11 @@ if options.ignore_term:
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if options.daemon and os.fork():
-    os._exit(0)
+if options.daemon:
+    for leave in (os.setsid, lambda: None):
+        if os.fork():
+            os._exit(0)
+        leave()
 if options.fork and os.fork() == 0:
     os.setsid()
     time.sleep(600)

@@ -366,11 +366,15 @@ def fill(path: Path):
             pass
 
 
-def test_a_server_that_makes_itself_a_daemon_is_to_stay_in_the_foreground(checkout):
+@pytest.mark.parametrize("cgroups", [True, False], ids=["cgroups", "no-cgroups"])
+def test_a_server_that_makes_itself_a_daemon_is_to_stay_in_the_foreground(checkout, cgroups):
+    if not cgroups:
+        checkout.environment["WIRESPEED_NO_CGROUPS"] = "1"
     process = checkout.start("run", checkout.recipe(server_options=["--daemon"]))
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     one_line(err, "start it in the foreground, without the option that makes it a daemon")
+    assert "left its process behind and ended (exit code 0)" in err
     assert checkout.nothing_left(process.pid), "the daemon has ended too"
 
 

@@ -14,7 +14,7 @@ import resource
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from wirespeed.agent import clock
@@ -30,6 +30,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 #: What a measured program has of the agent's environment: who runs it, and nothing that changes it.
 IDENTITY_VARIABLES = ("HOME", "LOGNAME", "USER", "SHELL")
+NAME_VARIABLE = "WIRESPEED_PROCESS"  # by which its daemons are known
 LOCALE = "C.UTF-8"
 
 
@@ -147,7 +148,16 @@ class Child:
     def members(self) -> list[int]:
         if self.cgroup:
             return [int(pid) for pid in read_text(self.cgroup + "/cgroup.procs").split()]
-        return [pid for pid in descendants(self.pid) if is_alive(pid)]
+        # One that forks and ends while they are listed may be in no list, and its child not yet.
+        return self._found() or self._found()
+
+    def _found(self) -> list[int]:
+        return [pid for pid in descendants(self.pid, self._is_daemon) if is_alive(pid)]
+
+    def _is_daemon(self, pid: int, parent: int) -> bool:
+        """Whether it has left this process to the agent, in a session of its own."""
+        mark = f"{NAME_VARIABLE}={self.name}".encode()
+        return parent == self.agent and mark in environment_of(pid)
 
     def is_gone(self) -> bool:
         """Whether it was reaped, and no process that it forked has a thread left.
@@ -191,7 +201,7 @@ class Child:
         for line in read_text(self.cgroup + "/cpu.stat").splitlines() if self.cgroup else ():
             if line.startswith("usage_usec"):
                 return int(line.split()[1])
-        return sum(stat_cpu_us(pid) for pid in descendants(self.pid))
+        return sum(stat_cpu_us(pid) for pid in descendants(self.pid, self._is_daemon))
 
 
 def send_signal(pid: int, number: int) -> None:
@@ -256,15 +266,35 @@ def pid_namespace() -> str:
         return ""
 
 
-def descendants(root: int) -> set[int]:
-    """The process and all its children, grandchildren and session members that still run."""
+def environment_of(pid: int) -> list[bytes]:
+    """NAME=VALUE as bytes. A main thread that has ended has none any more: another thread does."""
+    for thread in threads_of(pid):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/environ", "rb") as file:
+                text = file.read()
+        except OSError:  # of one that has ended, too: newer kernels do not open it
+            continue
+        if text:
+            return text.split(b"\0")
+    return []
+
+
+def descendants(
+    root: int, is_more: Callable[[int, int], bool] = lambda pid, parent: False
+) -> set[int]:
+    """The process and all its children, grandchildren and session members that still run; and those
+    of more processes, chosen by their own and their parent's id."""
     parents: dict[int, int] = {}
     sessions: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         fields = stat_fields(int(entry)) if entry.isdigit() else None
         if fields:
             parents[int(entry)], sessions[int(entry)] = int(fields[1]), int(fields[3])
-    below = {pid for pid in parents if pid == root or sessions[pid] == root}
+    below = {
+        pid
+        for pid, parent in parents.items()
+        if root in (pid, sessions[pid]) or is_more(pid, parent)
+    }
     grown = True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in below} - below
@@ -378,6 +408,7 @@ def become_child(
         signal.signal(number, signal.SIG_DFL)
     environment["WIRESPEED_RUN"] = mark
     environment["WIRESPEED_AGENT"] = identity(parent)
+    environment[NAME_VARIABLE] = message["name"]
     yield "exec"
     if message.get("at"):  # the agent does not wait for it: what is wrong goes to the output
         os.close(report)

@@ -17,6 +17,7 @@ from typing import Any
 
 from wirespeed.agent.children import (
     Refused,
+    environment_of,
     identity,
     is_alive,
     pid_namespace,
@@ -24,7 +25,6 @@ from wirespeed.agent.children import (
     remove_folder,
     send_signal,
     start_ticks,
-    threads_of,
     write_text,
 )
 from wirespeed.agent.files import scratch_roots
@@ -226,19 +226,6 @@ def marked() -> dict[int, str]:
             if variable.startswith(MARK):
                 marks[int(entry)] = variable[len(MARK) :].decode(errors="replace")
     return marks
-
-
-def environment_of(pid: int) -> list[bytes]:
-    """NAME=VALUE as bytes. A main thread that has ended has none any more: another thread does."""
-    for thread in threads_of(pid):
-        try:
-            with open(f"/proc/{pid}/task/{thread}/environ", "rb") as file:
-                text = file.read()
-        except OSError:  # of one that has ended, too: newer kernels do not open it
-            continue
-        if text:
-            return text.split(b"\0")
-    return []
 
 
 def remove_cgroups() -> list[str]:
