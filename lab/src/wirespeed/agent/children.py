@@ -142,6 +142,7 @@ class Child:
 
     def __init__(self, name: str, pid: int, cgroup: str | None) -> None:
         self.name, self.pid, self.cgroup = name, pid, cgroup
+        self.agent = os.getpid()
         self.code: int | None = None
         self.usage: int | None = None
 
@@ -331,6 +332,8 @@ def spawn(message: dict[str, Any], cgroup: str | None, mark: str) -> int:
     step, number, text = json.loads(failure.decode())
     if step == "exec" and number == errno.ENOENT:
         raise Refused("program {} not found".format(message["argv"][0]))
+    if step == "folder":
+        raise Refused("{}: cwd {}: {}".format(message["argv"][0], message["cwd"], text))
     raise Refused("{}: {} failed: {}".format(message["argv"][0], step, text))
 
 
@@ -396,7 +399,7 @@ def become_child(
         os.dup2(handle, number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     yield "folder"
-    os.chdir(message["cwd"])
+    enter_folder(message["cwd"], message.get("cwd_else"))
     yield "user"
     environment = clean_environment(message.get("env", {}))
     if account:
@@ -419,6 +422,14 @@ def become_child(
             os.write(2, ("{}: {}\n".format(message["argv"][0], error.strerror)).encode())
             os._exit(127)
     os.execvpe(message["argv"][0], message["argv"], environment)
+
+
+def enter_folder(folder: str, other: str | None) -> None:
+    """The other one where this host lacks the first."""
+    if other and not os.path.isdir(folder):
+        os.makedirs(other, exist_ok=True)
+        folder = other
+    os.chdir(folder)
 
 
 def die_with(parent: int) -> None:

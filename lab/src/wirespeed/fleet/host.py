@@ -236,13 +236,33 @@ class Host:
         path, there = Path(word), self.folder_there(Path(word))
         if there != word:
             return self.put_file(path, there) if os.path.isfile(word) else there
-        root = next((root for root in ours if path.is_relative_to(root)), None)
-        if root is None or not os.path.isfile(word):
+        place = self._place_of(path, ours)
+        if place is None or not os.path.isfile(word):
             return word
-        # In the same places below one folder, where programs find what belongs to them.
+        return self.put_file(path, place)
+
+    def _place_of(self, path: Path, ours: Sequence[Path]) -> str | None:
+        """Of what is sent along: in the same places below one folder, where programs find what
+        belongs to them. None of what is not ours."""
+        root = next((root for root in ours if path.is_relative_to(root)), None)
+        if root is None:
+            return None
         base = next(iter(self.folders.values()))
         digest = hashlib.sha256(str(root).encode()).hexdigest()[:12]
-        return self.put_file(path, f"{base}/put/{digest}/{path.relative_to(root)}")
+        return f"{base}/put/{digest}/{path.relative_to(root)}"
+
+    def cwd_there(self, cwd: str, words: Sequence[str], ours: Sequence[Path]) -> dict[str, str]:
+        """Where a program is started: on a host that lacks a folder of `ours`, in the copy that has
+        the files which its command names from there."""
+        if self.far.shares_files:
+            return {"cwd": cwd}
+        copy = self._place_of(Path(cwd), ours)
+        if copy is None:
+            return {"cwd": self.folder_there(Path(cwd))}
+        for file in (str(Path(cwd, word)) for word in words if word):
+            if os.path.isfile(file):
+                self._there(file, ours)
+        return {"cwd": cwd, "cwd_else": copy}
 
     def bring_back(self, folder: Path) -> None:
         """Fetches what programs there wrote in the folder that stands for this one, and what they

@@ -124,8 +124,10 @@ def _question(fleet: Fleet, order: Order, ours: Sequence[Path]) -> tuple[Host, d
         "stdout": str(there / order.stdout.name),
         "stderr": str(there / order.stderr.name),
         "folder": str(there),
-        "cwd": instance.cwd or str(there),
+        "cwd": str(there),
     }
+    if instance.cwd:
+        words |= host.cwd_there(instance.cwd, order.argv, ours)
     if instance.user:
         words["user"] = instance.user
     if instance.netns:
