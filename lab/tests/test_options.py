@@ -15,7 +15,7 @@ from wirespeed.cli import knee
 from wirespeed.cli.app import app
 from wirespeed.cli.options import whole_number
 from wirespeed.errors import InputError
-from wirespeed.runner.interrupts import Terminated
+from wirespeed.interrupts import Terminated
 
 
 def commands(group):

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from wirespeed.agent.children import is_alive
+from wirespeed.interrupts import Terminated, signals_as_interrupts
 from wirespeed.runner import build
-from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 
 PATIENCE_S = 120.0
 DOOR = """#!/bin/sh

@@ -11,11 +11,11 @@ import pytest
 
 from wirespeed.cli import hosts
 from wirespeed.errors import BusyError, HostError, ProcessError, StorageError
+from wirespeed.interrupts import signals_as_interrupts
 from wirespeed.results.model import Duet, PlannedTrial, Run, Trial
 from wirespeed.runner import duets, execute, recover, turns
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
-from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.server_session import StartError
 from wirespeed.runner.time_budget import TimeBudget
 from wirespeed.runner.trial import Attempt

@@ -21,9 +21,9 @@ from wirespeed.analysis import gate
 from wirespeed.analysis import trend as trends
 from wirespeed.cli import knee, revisions, trend, trust
 from wirespeed.errors import InputError
+from wirespeed.interrupts import Terminated, signals_as_interrupts
 from wirespeed.recipe import rates, read
 from wirespeed.report.wording import measure
-from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 from wirespeed.template import value_of
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -449,7 +449,7 @@ def test_a_stopped_comparison_of_revisions_names_no_way_to_go_on_that_does_not_e
 REMOVAL = """
 from pathlib import Path
 from wirespeed.cli import revisions
-from wirespeed.runner.interrupts import signals_as_interrupts
+from wirespeed.interrupts import signals_as_interrupts
 try:
     with signals_as_interrupts(), revisions._worktrees([(Path(n), "HEAD") for n in "ab"]):
         pass

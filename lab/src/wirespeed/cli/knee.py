@@ -28,11 +28,11 @@ from wirespeed.cli import output
 from wirespeed.cli import run as runs_of
 from wirespeed.cli.live import Display
 from wirespeed.errors import InputError, ResultsError
+from wirespeed.interrupts import signals_as_interrupts
 from wirespeed.recipe import rates
 from wirespeed.recipe.model import Recipe
 from wirespeed.report import wording
 from wirespeed.runner import metrics, session
-from wirespeed.runner.interrupts import signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 SHARES = (0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0)  # of what the closed loop carried

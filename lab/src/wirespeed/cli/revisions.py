@@ -19,7 +19,7 @@ from wirespeed.cli import run as runs_of
 from wirespeed.cli.compare import CompareOptions, Variant
 from wirespeed.cli.init import argv_of
 from wirespeed.errors import InputError, RunError
-from wirespeed.runner.interrupts import held_back, signals_as_interrupts
+from wirespeed.interrupts import held_back, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 
 BUILD_S = 3600.0

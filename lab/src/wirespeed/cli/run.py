@@ -19,10 +19,10 @@ from wirespeed.analysis.summary import Summary, load
 from wirespeed.cli import output, streams
 from wirespeed.cli.live import Display
 from wirespeed.errors import COMMAND, InputError, RunError, StorageError
+from wirespeed.interrupts import Terminated, signals_as_interrupts
 from wirespeed.results import store
 from wirespeed.results.model import Trial
 from wirespeed.runner import extend, recover, session, tune
-from wirespeed.runner.interrupts import Terminated, signals_as_interrupts
 from wirespeed.runner.plan import PlanOptions
 from wirespeed.runner.session import More
 

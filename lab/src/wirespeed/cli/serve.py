@@ -20,9 +20,9 @@ from wirespeed.analysis import trend as trends
 from wirespeed.analysis.cells import full_name, known_name
 from wirespeed.analysis.summary import load
 from wirespeed.errors import COMMAND, InputError, ResultsError, WirespeedError
+from wirespeed.interrupts import signals_as_interrupts
 from wirespeed.report import difference, history, wording
 from wirespeed.results import store
-from wirespeed.runner.interrupts import signals_as_interrupts
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")

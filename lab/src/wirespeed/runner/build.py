@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.errors import RunError
-from wirespeed.runner.interrupts import held_back
+from wirespeed.interrupts import held_back
 
 ANSWER_S = 30.0
 END_S = 10.0  # for a package manager to end what it is at

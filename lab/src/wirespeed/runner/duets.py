@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from wirespeed import interrupts
 from wirespeed.errors import ProcessError, StorageError
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.results.model import Duet, PlannedTrial, Trial
-from wirespeed.runner import interrupts, turns, warm
+from wirespeed.runner import turns, warm
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.duet import SIDE
 from wirespeed.runner.execute import (

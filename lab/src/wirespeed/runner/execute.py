@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import IO, Any, TypeVar
 
+from wirespeed import interrupts
 from wirespeed.agent import clock
 from wirespeed.agent.facts import machine_id
 from wirespeed.analysis.summary import idle_held
@@ -30,15 +31,15 @@ from wirespeed.errors import (
     WirespeedError,
 )
 from wirespeed.fleet.fleet import Fleet
+from wirespeed.interrupts import held_back
 from wirespeed.results import store
 from wirespeed.results.model import PlannedTrial, Run, RunState, Trial
-from wirespeed.runner import headroom, interrupts, known
+from wirespeed.runner import headroom, known
 from wirespeed.runner import trial as trials
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.counters import Counting
 from wirespeed.runner.disturbance import SHARE_MAX, NoiseMonitor
 from wirespeed.runner.files import scratch_folder
-from wirespeed.runner.interrupts import held_back
 from wirespeed.runner.plan import Schedule
 from wirespeed.runner.server_session import ServerSession, StartError
 from wirespeed.runner.time_budget import TimeBudget, allowed_s

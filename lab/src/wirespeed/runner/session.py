@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import wirespeed
-from wirespeed import units
+from wirespeed import interrupts, units
 from wirespeed.agent import leftovers
 from wirespeed.agent.children import Refused, account_of
 from wirespeed.agent.facts import own_identity
@@ -23,6 +23,7 @@ from wirespeed.errors import BusyError, InputError, LostHostError, RecipeError, 
 from wirespeed.fleet import links
 from wirespeed.fleet.fleet import Fleet
 from wirespeed.fleet.host import Host
+from wirespeed.interrupts import held_back
 from wirespeed.probe import machine
 from wirespeed.process.start import SEARCH_PATH
 from wirespeed.recipe import read, sweep
@@ -40,7 +41,6 @@ from wirespeed.runner import (
     extend,
     files,
     fit,
-    interrupts,
     known,
     order,
     place,
@@ -55,7 +55,6 @@ from wirespeed.runner.budget import Times
 from wirespeed.runner.build import build
 from wirespeed.runner.cells import PlannedCell
 from wirespeed.runner.duets import DuetRunner
-from wirespeed.runner.interrupts import held_back
 from wirespeed.runner.plan import PlanOptions, Schedule
 from wirespeed.runner.watcher import Watcher
 from wirespeed.site import kinds

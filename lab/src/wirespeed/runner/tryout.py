@@ -26,8 +26,8 @@ from wirespeed.agent.children import (
     send_signal,
 )
 from wirespeed.errors import InputError, RunError
+from wirespeed.interrupts import Terminated, held_back, signals_as_interrupts
 from wirespeed.process.start import SEARCH_PATH, readable
-from wirespeed.runner.interrupts import Terminated, held_back, signals_as_interrupts
 
 WITHIN_S = 60.0  # a JVM that compiles its source first, on a loaded machine
 TERM_S, KILL_S = 2.0, 15.0

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wirespeed.runner.interrupts import (
+from wirespeed.interrupts import (
     Terminated,
     check,
     have_come,
