@@ -10,9 +10,10 @@ import pytest
 
 from wirespeed.agent.children import is_alive
 from wirespeed.errors import InputError, RecipeError
+from wirespeed.interrupts import Terminated, signals_as_interrupts
 from wirespeed.recipe import site
 from wirespeed.recipe.model import RoleSite, Site
-from wirespeed.site import base, kinds
+from wirespeed.site import base, kinds, slurm
 from wirespeed.site.base import Ask
 from wirespeed.site.exec import Exec
 
@@ -111,6 +112,31 @@ def test_a_stop_while_slurm_queues_takes_the_request_back(tmp_path):
         asks.kill()
         asks.wait()
         asks.stderr.close()
+
+
+def test_a_stop_at_the_moment_in_which_salloc_is_started_takes_the_request_back(
+    tmp_path, monkeypatch
+):
+    """The lab ended without knowing it, and `salloc` waited on."""
+    salloc = tmp_path / "salloc"
+    salloc.write_text("#!/bin/sh\nexec sleep 600\n")
+    salloc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    begun, start = [], subprocess.Popen
+
+    def started(*words, **more):
+        begun.append(start(*words, **more))
+        signal.raise_signal(signal.SIGTERM)
+        return begun[0]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    try:
+        with pytest.raises(Terminated), signals_as_interrupts():
+            slurm.Allocation(Site(kind="slurm"))
+        assert begun[0].returncode == -signal.SIGTERM
+    finally:
+        begun[0].kill()
+        begun[0].wait()
 
 
 def test_a_rate_without_a_unit_names_its_key(tmp_path):

@@ -13,6 +13,7 @@ import sys
 from wirespeed.errors import HostError, InputError
 from wirespeed.fleet.channel import Transport
 from wirespeed.fleet.fleet import Fleet
+from wirespeed.interrupts import held_back
 from wirespeed.recipe.model import Site
 from wirespeed.site import ssh
 from wirespeed.site.base import Ask, Opened
@@ -87,13 +88,14 @@ class Allocation:
             command.append(f"--partition={site.slurm.partition}")
         holder = ["sh", "-c", "echo $SLURM_JOB_ID; exec cat"]
         try:
-            self._holder = subprocess.Popen(
-                command + holder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
+            with held_back():  # else a request that has just been made is not known yet
+                self._holder = subprocess.Popen(
+                    command + holder,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                )
         except FileNotFoundError:
             raise HostError(
                 "a slurm site needs Slurm's commands: salloc is not installed"
