@@ -325,14 +325,32 @@ def test_no_number_of_rounds_is_promised_against_interference():
 @pytest.mark.parametrize(("most", "says"), [(16, None), (20, None), (40, 15)])
 def test_no_more_rounds_are_promised_than_the_run_may_have(most, says):
     """Rounds that `--add-rounds` refuses were advised at the end of a run until decided."""
-    error, df = 0.014, 15
-    reach = student.critical(df, 0.05) * error
-    ends = (math.expm1(math.log1p(0.03) + side * reach) for side in (-1, 1))
-    p = student.two_sided_p(math.log1p(0.03) / error, df)
-    one = c.Comparison(0.03, *ends, p, 16, error, df)
+    one = of_error(0.03, 0.014, 15, 16)
     spending = Spending(2, True, (8, 16), most)
-    verdict = decide(one, Terms(q=p, spending=spending))
+    verdict = decide(one, Terms(q=one.p, spending=spending))
     assert (verdict.word, verdict.more_rounds) == ("not decided", says)
+
+
+def of_error(gain, error, df, rounds):
+    reach = student.critical(df, 0.05) * error
+    ends = (math.expm1(math.log1p(gain) + side * reach) for side in (-1, 1))
+    p = student.two_sided_p(math.log1p(gain) / error, df)
+    return c.Comparison(gain, *ends, p, rounds, error, df)
+
+
+def test_as_many_rounds_are_promised_where_some_had_no_figure():
+    """They counted as rounds that the next analysis would not have, which then had no share."""
+    one = of_error(0.03, 0.014, 11, 12)
+    more = decide(one, Terms(q=one.p, spending=Spending(2, True, (8, 16), 40))).more_rounds
+    assert more
+
+    def next_look(rounds):
+        error = one.error * math.sqrt(12 / (12 + rounds))
+        later = of_error(0.03, error, one.df + rounds, 12 + rounds)
+        spending = Spending(3, True, (8, 16, 16 + rounds), 40)
+        return decide(later, Terms(q=later.p, spending=spending)).word
+
+    assert next_look(more) == "gain" and next_look(more - 1) == "not decided"
 
 
 def test_missing_rounds_are_promised_only_where_the_run_may_have_them():

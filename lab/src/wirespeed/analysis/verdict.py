@@ -186,6 +186,6 @@ def _more_rounds(found: Comparison, terms: Terms) -> int | None:
     numbers = range(1, int(min(ROUNDS_MAX, terms.spending.rounds_left)) + 1)
     least = bisect_left(numbers, True, key=lambda more: chance_after(more) <= bar)
     for more in numbers[least:]:
-        if chance_after(more) <= bar * terms.spending.share_after(found.rounds + more):
+        if chance_after(more) <= bar * terms.spending.share_after(more):
             return more
     return None

@@ -61,10 +61,10 @@ class Spending:
             return self._between(before[-1] if before else 0, now)
         return 1.0 if self.analyses == 1 and not self.is_halving else 0.5**self.analyses
 
-    def share_after(self, rounds: int) -> float:
-        """The share that the next analysis could spend after so many rounds in all."""
+    def share_after(self, more: int) -> float:
+        """The share that the next analysis could spend after so many more rounds."""
         if self.is_planned:
-            return self._between(self.analysed_at[-1], rounds)
+            return self._between(self.analysed_at[-1], self.analysed_at[-1] + more)
         return 0.5 ** (self.analyses + 1)
 
     def _between(self, before: int, now: int) -> float:
