@@ -34,6 +34,7 @@ const RTA_METRICS_ADVMSS: u16 = 8;
 const RTA_METRICS_HOPLIMIT: u16 = 10;
 const RTA_PREF: u16 = 20;
 const RTM_F_CLONED: u32 = 0x200;
+const RTNH_F_DEAD: u32 = 1;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Link {
     pub is_up: bool,
     /// Has a carrier (IFF_LOWER_UP).
     pub has_carrier: bool,
+    /// The kernel has taken note of its carrier (IFF_RUNNING), and of what that means for routes.
+    pub is_running: bool,
     /// The loopback interface.
     pub is_loopback: bool,
     /// The bridge or bond to which it belongs.
@@ -206,6 +209,7 @@ impl Link {
             gro_max: 0,
             is_up: flags & libc::IFF_UP as u32 != 0,
             has_carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
+            is_running: flags & libc::IFF_RUNNING as u32 != 0,
             is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
             master: None,
             rx_queues: 1,
@@ -278,8 +282,39 @@ impl Route {
         u32_at(body, 8) & RTM_F_CLONED != 0
     }
 
-    /// Reads a route; one with several next hops becomes several.
+    /// Reads a route; one with several next hops becomes several. Dead ones, through which the kernel sends nothing, are
+    /// left out: the link is down, or has no carrier where net.*.conf.*.ignore_routes_with_linkdown is set.
     pub(crate) fn read(body: &[u8]) -> Vec<Self> {
+        let all = Self::read_hops(body).into_iter();
+        let alive = all.filter(|(_, is_dead)| !is_dead);
+        alive.map(|(route, _)| route).collect()
+    }
+
+    /// The same with dead ones.
+    pub(crate) fn read_all(body: &[u8]) -> Vec<Self> {
+        let all = Self::read_hops(body).into_iter();
+        all.map(|(route, _)| route).collect()
+    }
+
+    /// The lowest one of the same network.
+    pub(crate) fn first_of_network(&self) -> Self {
+        Self {
+            tos: 0,
+            from: 0,
+            preference: 0,
+            gateway: None,
+            link: 0,
+            source: None,
+            metric: 0,
+            mtu: None,
+            mss: None,
+            hops: None,
+            ..*self
+        }
+    }
+
+    /// Each next hop, and whether it is dead.
+    fn read_hops(body: &[u8]) -> Vec<(Self, bool)> {
         let (Some(fixed), Some(rest)) = (body.get(..12), body.get(12..)) else {
             return Vec::new();
         };
@@ -326,12 +361,12 @@ impl Route {
                     route.mss = metric(RTA_METRICS_ADVMSS);
                     route.hops = metric(RTA_METRICS_HOPLIMIT).and_then(|hops| hops.try_into().ok());
                 }
-                libc::RTA_MULTIPATH => hops = read_hops(value),
+                libc::RTA_MULTIPATH => hops = hops_of(value),
                 _ => {}
             }
         }
         if hops.is_empty() {
-            return vec![route];
+            return vec![(route, u32_at(body, 8) & RTNH_F_DEAD != 0)];
         }
         let with = |hop: Hop| Self {
             link: hop.link,
@@ -342,7 +377,8 @@ impl Route {
             },
             ..route
         };
-        hops.into_iter().map(with).collect()
+        let each = hops.into_iter();
+        each.map(|hop| (with(hop), hop.is_dead)).collect()
     }
 }
 
@@ -357,14 +393,16 @@ impl RouteKind {
 }
 
 /// One of several next hops.
+#[derive(Clone, Copy)]
 struct Hop {
     link: u32,
     gateway: Option<IpAddr>,
     is_wrapped: bool,
+    is_dead: bool,
 }
 
-/// The next hops of RTA_MULTIPATH: a length, an interface, attributes.
-fn read_hops(mut bytes: &[u8]) -> Vec<Hop> {
+/// The next hops of RTA_MULTIPATH: a length, flags, an interface, attributes.
+fn hops_of(mut bytes: &[u8]) -> Vec<Hop> {
     let mut found = Vec::new();
     while bytes.len() >= 8 {
         let length = usize::from(u16_at(bytes, 0));
@@ -381,6 +419,7 @@ fn read_hops(mut bytes: &[u8]) -> Vec<Hop> {
             link: u32_at(bytes, 4),
             gateway,
             is_wrapped: all().any(|(kind, _)| kind == RTA_ENCAP),
+            is_dead: u32::from(bytes[2]) & RTNH_F_DEAD != 0,
         });
         bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
     }

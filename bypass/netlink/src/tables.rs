@@ -44,7 +44,8 @@ pub struct NextHop {
 #[derive(Debug)]
 pub struct Tables {
     socket: Socket,
-    links: HashMap<u32, Link>,
+    /// With the generation in which each came: see [`link_came`](Self::link_came).
+    links: HashMap<u32, (Link, u64)>,
     addresses: Vec<Address>,
     routes: BTreeSet<Route>,
     /// They are to be read again: the kernel does not list what an IPv4 route replaces, nor what goes with a link.
@@ -152,13 +153,17 @@ impl Tables {
             socket.dump(request, &mut |message| found.push(Change::read(message)))?;
         }
         // Half of it would be worse than what was known.
-        (self.links, self.neighbours) = (HashMap::new(), HashMap::new());
+        let before = std::mem::take(&mut self.links);
+        self.neighbours = HashMap::new();
         (self.addresses, self.routes) = (Vec::new(), BTreeSet::new());
         self.rules = read_rules();
         self.ways = Default::default();
         self.ways_generation += 1;
         for change in found.into_iter().flatten() {
             self.apply(change);
+        }
+        for (index, (_, came)) in &mut self.links {
+            *came = before.get(index).map_or(*came, |(_, came)| *came);
         }
         self.generation += 1;
         Ok(())
@@ -171,7 +176,7 @@ impl Tables {
             self.ways_generation += 1;
         }
         match change {
-            Change::Link(link) => drop(self.links.insert(link.index, link)),
+            Change::Link(link) => self.take_link(link),
             Change::LinkGone(index) => self.forget_link(index),
             Change::Address(address) => {
                 match self.addresses.iter_mut().find(|one| one.is(&address)) {
@@ -183,7 +188,8 @@ impl Tables {
             Change::Routes(routes) => self.routes.extend(routes),
             Change::RoutesGone(gone) => {
                 for route in gone {
-                    self.routes.remove(&route);
+                    let is_known = self.routes.remove(&route);
+                    self.has_stale_routes |= !is_known && self.has_alike(&route);
                 }
             }
             Change::Neighbour(one) => drop(self.neighbours.insert((one.link, one.ip), one)),
@@ -192,6 +198,25 @@ impl Tables {
             // There may be several that are alike.
             Change::Rules => self.rules = read_rules(),
         }
+    }
+
+    fn take_link(&mut self, link: Link) {
+        let before = self.links.get(&link.index);
+        let came = before.map_or(self.generation, |(_, came)| *came);
+        // Hops by it are dead from now on, or no more, and the kernel reports nothing of their routes.
+        let works = |link: &Link| (link.is_up, link.is_running);
+        self.has_stale_routes |= before.is_some_and(|(before, _)| works(before) != works(&link));
+        self.links.insert(link.index, (link, came));
+    }
+
+    /// Whether a route is known that differs from another only in what the kernel may change without a word, as a
+    /// router's preference.
+    fn has_alike(&self, route: &Route) -> bool {
+        let network = |one: &Route| (one.table, one.kind, one.destination, one.prefix);
+        let hop = |one: &Route| (one.tos, one.from, one.metric, one.link, one.gateway);
+        let from = self.routes.range(route.first_of_network()..);
+        from.take_while(|one| network(one) == network(route))
+            .any(|one| hop(one) == hop(route))
     }
 
     fn forget_link(&mut self, index: u32) {
@@ -222,7 +247,7 @@ impl Tables {
 
     /// Every interface.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
-        self.links.values()
+        self.links.values().map(|(link, _)| link)
     }
 
     /// The interface of this name.
@@ -232,7 +257,13 @@ impl Tables {
 
     /// The interface of this index.
     pub fn link_at(&self, index: u32) -> Option<&Link> {
-        self.links.get(&index)
+        self.links.get(&index).map(|(link, _)| link)
+    }
+
+    /// The [generation](Self::generation) in which the interface of this index came: another number means that it was
+    /// removed, and another one has its index.
+    pub fn link_came(&self, index: u32) -> Option<u64> {
+        self.links.get(&index).map(|(_, came)| *came)
     }
 
     /// Every address of this host.
@@ -360,7 +391,7 @@ impl Change {
             }
             libc::RTM_NEWROUTE if Route::is_remembered(body) => Vec::new(),
             libc::RTM_NEWROUTE => vec![Self::Routes(Route::read(body))],
-            libc::RTM_DELROUTE => vec![Self::RoutesGone(Route::read(body))],
+            libc::RTM_DELROUTE => vec![Self::RoutesGone(Route::read_all(body))],
             libc::RTM_NEWRULE | libc::RTM_DELRULE => vec![Self::Rules],
             libc::RTM_NEWNEIGH => one(Neighbour::read(body), |found| vec![Self::Neighbour(found)]),
             libc::RTM_DELNEIGH => one(Neighbour::read(body), |found| {
@@ -373,4 +404,44 @@ impl Change {
 
 fn one<T>(read: Option<T>, changes: impl FnOnce(T) -> Vec<Change>) -> Vec<Change> {
     read.map_or_else(Vec::new, changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel takes over what a router says of itself in an advertisement, and reports only the end of its route.
+    #[test]
+    fn a_route_that_has_changed_without_a_word_goes_with_its_end() {
+        let known = Route {
+            table: 254,
+            kind: RouteKind::Unicast,
+            destination: IpAddr::from([0; 16]),
+            prefix: 0,
+            tos: 0,
+            from: 0,
+            preference: 2,
+            gateway: Some(IpAddr::from([0xfe; 16])),
+            link: 1 << 30,
+            source: None,
+            metric: 1024,
+            mtu: None,
+            mss: None,
+            hops: Some(64),
+        };
+        let mut tables = Tables::new().expect("tables");
+        let is_there = |tables: &Tables| tables.routes().any(|route| *route == known);
+        tables.routes.insert(known);
+        let gone = |route| Change::RoutesGone(vec![route]);
+        tables.apply(gone(Route { link: 7, ..known }));
+        assert!(!tables.has_stale_routes && is_there(&tables), "another one");
+        let (preference, hops) = (3, Some(9));
+        tables.apply(gone(Route {
+            preference,
+            hops,
+            ..known
+        }));
+        tables.update().expect("an update");
+        assert!(!is_there(&tables));
+    }
 }

@@ -27,6 +27,14 @@ const CASES: &[Case] = &[
     ),
     ("policies_of_ipsec_are_named_and_followed", ipsec),
     ("changes_are_followed", changes),
+    (
+        "an_interface_that_is_made_anew_is_another_one",
+        link_made_anew,
+    ),
+    (
+        "routes_of_a_link_without_a_carrier_are_used_as_ip_route_get_says",
+        without_carrier,
+    ),
     ("a_neighbour_is_found_when_it_is_asked_for", neighbours),
     (
         "a_process_without_privilege_finds_a_link_local_neighbour",
@@ -387,6 +395,73 @@ fn changes() {
         .addresses()
         .iter()
         .all(|one| one.ip != ip("10.9.0.1")));
+}
+
+/// All of it between two looks, and with the former index.
+fn link_made_anew() {
+    let a = Namespace::new();
+    let make = || a.ip("link add va index 70 type veth peer name vb index 71");
+    make();
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    let came = tables.link_came(70);
+    assert!(came.is_some());
+    a.ip("link set va up mtu 1400");
+    until(&mut tables, "another MTU", |t| {
+        t.link_at(70).is_some_and(|link| link.mtu == 1400)
+    });
+    assert_eq!(tables.link_came(70), came);
+    a.ip("link del va");
+    make();
+    until(&mut tables, "the first MTU", |t| {
+        t.link_at(70).is_some_and(|link| link.mtu == 1500)
+    });
+    assert!(tables.link_came(70).is_some_and(|now| Some(now) != came));
+}
+
+/// The other end of a link goes down. Linux goes on using routes over it where a setting does not say otherwise.
+fn without_carrier() {
+    const WAYS: [&str; 3] = ["10.70.0.1", "10.71.0.1", "fd70::1"];
+    let (a, b) = pair();
+    let c = Namespace::new();
+    veth((&a, "vc"), (&c, "vd"), 1);
+    a.ip("addr add 10.8.0.1/24 dev vc");
+    a.ip("addr add fd08::1/64 dev vc nodad");
+    a.ip("route add 10.70.0.0/16 via 10.9.0.2 metric 10");
+    a.ip("route add 10.70.0.0/16 via 10.8.0.2 metric 20");
+    a.ip("route add 10.71.0.0/16 nexthop via 10.9.0.2 nexthop via 10.8.0.2");
+    a.ip("route add fd70::/64 via fd09::2 metric 10");
+    a.ip("route add fd70::/64 via fd08::2 metric 20");
+    a.enter();
+    let mut tables = Tables::new().expect("tables");
+    let hop = |tables: &Tables, to: &str| tables.next_hop(ip(to)).map(|hop| hop.ip);
+    let kernels = |to: &str| route::ask(ip(to), None).expect("a way").gateway;
+    let mut set = |to: &str| {
+        b.ip(&format!("link set vb {to}"));
+        until(&mut tables, to, |t| {
+            t.link("va").is_some_and(|va| va.is_running == (to == "up"))
+        });
+        WAYS.map(|way| (hop(&tables, way), kernels(way)))
+    };
+    let first = [Some(ip("10.9.0.2")), None, Some(ip("fd09::2"))];
+    let second = [
+        Some(ip("10.8.0.2")),
+        Some(ip("10.8.0.2")),
+        Some(ip("fd08::2")),
+    ];
+    let found = set("down");
+    assert_eq!(found.map(|(hop, _)| hop), first);
+    assert_eq!((found[0].0, found[2].0), (found[0].1, found[2].1));
+    set("up");
+    for name in ["ipv4/conf/all", "ipv6/conf/va"] {
+        let path = format!("/proc/sys/net/{name}/ignore_routes_with_linkdown");
+        std::fs::write(path, "1").expect("set");
+    }
+    for (hop, kernels) in set("down") {
+        assert_eq!(hop, kernels);
+    }
+    assert_eq!(set("down").map(|(hop, _)| hop), second);
+    assert_eq!(set("up").map(|(hop, _)| hop), first);
 }
 
 /// The tables once IPv6 works on the link, which the kernel notices up to two seconds after it is up:

@@ -303,6 +303,7 @@ mod tests {
             gro_max: LONGEST,
             is_up: true,
             has_carrier: true,
+            is_running: true,
             is_loopback: false,
             master: None,
             rx_queues: 1,
