@@ -35,6 +35,10 @@ const CASES: &[Case] = &[
         made_anew,
     ),
     (
+        "datagrams_are_carried_again_by_an_interface_of_the_former_index",
+        made_again_with_its_index,
+    ),
+    (
         "threads_that_share_a_socket_take_each_datagram_once",
         threads,
     ),
@@ -511,6 +515,26 @@ fn made_anew() {
 }
 
 /// Four threads in blocking receives, and a writer that never waits for them.
+fn index_of_link(network: &Network) -> u32 {
+    let shown = network.server.ip("-o link show vb");
+    let index = shown.split(':').next().and_then(|one| one.parse().ok());
+    index.expect("a number")
+}
+
+/// Before anybody looks, and so as though it were the former one.
+fn made_again_with_its_index() {
+    let network = Network::new();
+    let server = echo(&network, "echo(bound('0.0.0.0'))\n");
+    for _ in 0..2 {
+        are_carried(&network, &server, SERVER);
+        let index = index_of_link(&network);
+        network.server.ip("link del vb");
+        network.link_with_index(index);
+        assert_eq!(index_of_link(&network), index);
+    }
+    are_carried(&network, &server, SERVER);
+}
+
 fn threads() {
     const DATAGRAMS: usize = 2000;
     let network = Network::new();

@@ -38,7 +38,11 @@ const CASES: &[Case] = &[
     ),
     (
         "a_connection_whose_frames_come_by_the_other_uplink_goes_on",
-        by_the_other_uplink,
+        || by_the_other_uplink(false),
+    ),
+    (
+        "a_connection_of_an_uplink_made_anew_whose_frames_come_by_the_other_goes_on",
+        || by_the_other_uplink(true),
     ),
     (
         "clients_from_networks_that_are_not_named_are_the_kernels",
@@ -46,6 +50,14 @@ const CASES: &[Case] = &[
     ),
     ("a_stopped_worker_leaves_new_clients_to_the_kernel", stopped),
     ("an_interface_that_is_made_anew_is_used_again", made_anew),
+    (
+        "an_interface_of_several_queues_that_is_made_anew_is_used_again",
+        queues_made_anew,
+    ),
+    (
+        "an_interface_that_is_made_anew_often_disturbs_no_other_one",
+        made_anew_often,
+    ),
 ];
 
 const CLIENT: &str = "10.76.0.1";
@@ -113,6 +125,19 @@ impl Server {
         let counters = self.counters();
         let found = counters.iter().find(|(known, _)| *known == name);
         found.map_or(0, |(_, value)| *value)
+    }
+
+    /// How many descriptors it has open, and megabytes of memory.
+    fn kept(&self) -> (usize, usize) {
+        let folder = format!("/proc/{}", self.0.id());
+        let descriptors = std::fs::read_dir(format!("{folder}/fd")).expect("readable");
+        let status = std::fs::read_to_string(format!("{folder}/status")).expect("readable");
+        let size = status.split("VmRSS:").nth(1).expect("a size");
+        let kilobytes = size
+            .split_whitespace()
+            .next()
+            .and_then(|one| one.parse().ok());
+        (descriptors.count(), kilobytes.unwrap_or(0_usize) / 1024)
     }
 
     /// The counters that are not zero.
@@ -605,22 +630,29 @@ fn two_uplinks() {
 }
 
 /// As routers upstream may decide at any time: the way there changes while a connection is used, the way back does not.
-fn by_the_other_uplink() {
+fn by_the_other_uplink(is_made_anew: bool) {
     let (client, server) = (Namespace::new(), Namespace::new());
-    veth((&client, "va"), (&server, "vb"), 1);
-    veth((&client, "vc"), (&server, "vd"), 1);
-    client.ip(&format!("addr add {CLIENT}/24 dev va"));
-    client.ip("addr add 10.75.0.1/24 dev vc");
-    server.ip(&format!("addr add {SERVER}/24 dev vb"));
-    server.ip("addr add 10.75.0.2/24 dev vd");
-    for side in [&client, &server] {
-        side.run(|| {
-            for name in ["all", "va", "vb", "vc", "vd"] {
-                let folder = format!("/proc/sys/net/ipv4/conf/{name}");
-                let _ = std::fs::write(format!("{folder}/rp_filter"), "0");
-                let _ = std::fs::write(format!("{folder}/arp_ignore"), "1");
-            }
-        });
+    let make = |ends: [&str; 2], addresses: [&str; 2]| {
+        veth((&client, ends[0]), (&server, ends[1]), 1);
+        for (side, at) in [(&client, 0), (&server, 1)] {
+            side.ip(&format!("addr add {}/24 dev {}", addresses[at], ends[at]));
+            side.run(|| {
+                for name in ["all", ends[at]] {
+                    let folder = format!("/proc/sys/net/ipv4/conf/{name}");
+                    let _ = std::fs::write(format!("{folder}/rp_filter"), "0");
+                    let _ = std::fs::write(format!("{folder}/arp_ignore"), "1");
+                }
+            });
+        }
+    };
+    make(["va", "vb"], [CLIENT, SERVER]);
+    make(["vc", "vd"], ["10.75.0.1", "10.75.0.2"]);
+    let running = Server::start(&server, "vb vd");
+    exchange_over_packets(&client, &running);
+    if is_made_anew {
+        server.ip("link del vb");
+        make(["va", "vb"], [CLIENT, SERVER]);
+        exchange_over_packets(&client, &running);
     }
     let shown = server.ip("-o link show vd");
     let station = shown
@@ -628,8 +660,6 @@ fn by_the_other_uplink() {
         .nth(1)
         .and_then(|rest| rest.split(' ').next());
     let station = station.expect("a link address");
-    let running = Server::start(&server, "vb vd");
-    exchange_over_packets(&client, &running);
     let mut stream = connect(&client, PATIENCE).expect("connected");
     let mut echo = |length: usize| {
         let sent: Vec<u8> = (0..length).map(|at| (at * 7 + (at >> 10)) as u8).collect();
@@ -692,6 +722,90 @@ fn made_anew() {
         wait_until(|| said().matches("]: vb: it is back and used again").count() == round);
     }
     exchange_over_packets(&client, &running);
+    std::fs::remove_file(&log).ok();
+}
+
+/// Each queue might be another process's, so what was opened stays where it can be given back.
+fn queues_made_anew() {
+    let (client, server) = (Namespace::new(), Namespace::new());
+    let make = || {
+        veth((&client, "va"), (&server, "vb"), 3);
+        client.ip(&format!("addr add {CLIENT}/24 dev va"));
+        server.ip(&format!("addr add {SERVER}/24 dev vb"));
+    };
+    make();
+    let running = Server::start(&server, "vb");
+    let mut kept = 0;
+    for round in 1..=6 {
+        let before = running.counter("accepts_packets");
+        wait_until(|| {
+            exchange(&client, 1000);
+            running.counter("accepts_packets") > before
+        });
+        if round == 2 {
+            kept = running.kept().0;
+        }
+        server.ip("link del vb");
+        make();
+    }
+    wait_until(|| running.kept().0 <= kept + 40);
+}
+
+/// More engines have been there than a sleep watches, and than the process can keep.
+fn made_anew_often() {
+    const ROUNDS: usize = 12;
+    let (client, server) = (Namespace::new(), Namespace::new());
+    let make = |ends: [&str; 2], network: &str| {
+        veth((&client, ends[0]), (&server, ends[1]), 1);
+        client.ip(&format!("addr add {network}.1/24 dev {}", ends[0]));
+        server.ip(&format!("addr add {network}.2/24 dev {}", ends[1]));
+    };
+    make(["va", "vb"], "10.76.0");
+    make(["vc", "vd"], "10.75.0");
+    let log = std::env::temp_dir().join(format!("bypass-links-{}-often", std::process::id()));
+    let running = Server::start_as(&server, "vd vb", |command| {
+        command.env("EF_LOG_FILE", &log);
+    });
+    let said = |what: &str| {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        said.matches(&format!("]: vd: {what}")).count()
+    };
+    exchange_over_packets(&client, &running);
+    let mut stream = connect(&client, PATIENCE).expect("connected");
+    let mut echo = |text: &[u8]| {
+        stream.write_all(text).expect("sent");
+        let mut bytes = vec![0; text.len()];
+        stream.read_exact(&mut bytes).expect("an answer");
+        assert_eq!(bytes, text);
+    };
+    echo(b"first");
+    let mut others = Vec::new();
+    let mut kept = (0, 0);
+    for round in 1..=ROUNDS {
+        // Of every second one something is in use when it goes.
+        if round % 2 == 0 {
+            let at = SocketAddr::from(([10, 75, 0, 2], PORT));
+            let other = client.run(|| TcpStream::connect_timeout(&at, PATIENCE));
+            others.push(other.expect("connected"));
+        }
+        server.ip("link del vd");
+        wait_until(|| said("it is gone") == round);
+        make(["vc", "vd"], "10.75.0");
+        wait_until(|| said("it is back and used again") == round);
+        if round == 2 {
+            kept = running.kept();
+        }
+    }
+    for text in [&b"still"[..], b"it", b"wakes"] {
+        echo(text);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    // Each engine has some ten descriptors and 20 MB.
+    wait_until(|| {
+        let (descriptors, megabytes) = running.kept();
+        descriptors <= kept.0 + 20 && megabytes <= kept.1 + 40
+    });
+    echo(b"and still");
     std::fs::remove_file(&log).ok();
 }
 

@@ -80,6 +80,8 @@ pub struct Scope {
 #[derive(Debug)]
 pub struct Host {
     link: u32,
+    /// See [`Tables::link_came`].
+    link_came: Option<u64>,
     tables: Tables,
     policies: Policies,
     /// IPsec policies may apply to its connections: the kernel has all new ones, and every datagram.
@@ -91,6 +93,8 @@ pub struct Host {
     addresses: Vec<IpAddr>,
     /// Other interfaces whose connections have engines here.
     beside: Vec<u32>,
+    /// They are others since their addresses were looked at.
+    has_new_beside: bool,
     /// See [`Scope`].
     accept_from: Option<Vec<(IpAddr, u8)>>,
     /// Addresses of those.
@@ -132,9 +136,11 @@ impl Host {
             beside,
             accept_from,
         } = scope;
+        let tables = Tables::new()?;
         let mut host = Self {
             link,
-            tables: Tables::new()?,
+            link_came: tables.link_came(link),
+            tables,
             policies: Policies::new(),
             has_policies: false,
             ports: Ports::new(steering.clone(), notice),
@@ -142,6 +148,7 @@ impl Host {
             steering,
             addresses: Vec::new(),
             beside,
+            has_new_beside: false,
             accept_from,
             addresses_beside: Vec::new(),
             routing_of: None,
@@ -182,6 +189,12 @@ impl Host {
         self.tables.link_at(self.link)
     }
 
+    /// Whether the interface is gone, or another one has its index.
+    pub fn has_lost_link(&self) -> bool {
+        let came = self.tables.link_came(self.link);
+        came.is_none() || came != self.link_came
+    }
+
     /// Takes in what has changed in the kernel.
     pub fn update(
         &mut self,
@@ -189,7 +202,7 @@ impl Host {
         engine: &mut Engine,
         sink: &mut impl TxSink,
     ) -> Result<()> {
-        let has_news = self.tables.update()?;
+        let has_news = self.tables.update()? | std::mem::take(&mut self.has_new_beside);
         if self.follow_policies() || has_news || self.has_stale_routing {
             self.sync(now_us, engine, sink);
         }
@@ -265,6 +278,12 @@ impl Host {
         }
         now.retain(|ip| self.steering.add_address_without_ways(*ip));
         self.addresses_beside = now;
+    }
+
+    /// These are the other interfaces whose connections have engines here, from the next [`update`](Self::update) on.
+    pub fn set_beside(&mut self, beside: Vec<u32>) {
+        self.beside = beside;
+        self.has_new_beside = true;
     }
 
     /// Whether an address is that of another interface whose connections have engines here.

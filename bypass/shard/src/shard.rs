@@ -353,7 +353,7 @@ impl Shard {
             host.drain(self.now_us, &self.engine);
             host.look_at_shared(self.now_us);
             host.look_at_ports(self.now_us, &self.engine);
-            self.lost_interface = host.link().is_none();
+            self.lost_interface |= host.has_lost_link();
         }
         self.follow_link();
     }
@@ -369,7 +369,7 @@ impl Shard {
         self.engine.set_link(self.now_us, mac, mtu);
     }
 
-    /// Whether the interface is gone, for good: a new one of its name is another one.
+    /// Whether the interface is gone, for good: a new one of its name, or of its index, is another one.
     pub fn has_lost_interface(&self) -> bool {
         self.lost_interface
     }
@@ -436,6 +436,14 @@ impl Shard {
     /// Frames that have come here and are other shards', by the address.
     pub fn take_strays(&mut self) -> Vec<Stray> {
         std::mem::take(&mut self.strays)
+    }
+
+    /// These are the other interfaces whose connections have shards too, in place of [`Settings::beside`].
+    pub fn set_beside(&mut self, beside: Vec<u32>) {
+        if let Some(host) = &mut self.host {
+            host.set_beside(beside);
+        }
+        self.expect_news();
     }
 
     /// Takes a frame that came by another interface; the next round looks at it as at one of this interface.

@@ -96,8 +96,8 @@ pub struct Inner {
     pub peer: Option<SocketAddr>,
     /// Its datagrams are claimed, by this name.
     pub claimed: Option<SocketAddr>,
-    /// Of these engines, by the interface of each.
-    pub engines: Vec<u32>,
+    /// Of these engines, by their numbers.
+    pub engines: Vec<u64>,
     /// The port at which datagrams find it.
     pub place: Option<u16>,
     /// The byte of DSCP and ECN, and time to live, of IPv4 and of IPv6.

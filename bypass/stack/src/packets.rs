@@ -18,7 +18,6 @@ use bypass_shard::tcp::Error;
 use bypass_shard::Stray;
 use bypass_stats::Reason;
 use bypass_sys::clock::{now_ns, ticks, ticks_in};
-use bypass_sys::process::Leaked;
 use bypass_sys::sandbox::is_confined;
 use bypass_sys::thread::thread;
 use bypass_xdp::{Opened, Xdp};
@@ -39,6 +38,7 @@ pub mod info;
 mod interface;
 pub mod options;
 mod relay;
+mod relays;
 mod secret;
 mod watching;
 
@@ -50,8 +50,6 @@ use interface::Wants;
 use options::Wish;
 use relay::Relay;
 
-/// The engines of this process.
-static RELAYS: Leaked<Vec<&'static Mutex<Relay>>> = Leaked::new();
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// The listeners' [count of changes](listener::changes) that the relays know.
@@ -174,23 +172,23 @@ pub fn open(
     if wishes.iter().any(|wish| wish.is_unknown_congestion()) {
         return Err(Reason::Option);
     }
+    begin_as_client();
     let mut reason = Reason::Interface;
-    for relay in relays_of_client() {
-        match lock(relay).open(socket, target, &wishes) {
-            Ok(opened) => return Ok(opened),
-            Err(Error::NetworkUnreachable) => {}
-            Err(_) => reason = Reason::Limit,
+    let opened = relays::find(|relay| match relay.open(socket, target, &wishes) {
+        Ok(opened) => Some(opened),
+        Err(Error::NetworkUnreachable) => None,
+        Err(_) => {
+            reason = Reason::Limit;
+            None
         }
-    }
-    Err(reason)
+    });
+    opened.ok_or(reason)
 }
 
 /// Process `asking` takes part in a listener from now on: it gets the segments of connections that come
 /// through here, also where this process has closed that listener.
 pub fn share(inode: u64, asking: u64) {
-    for relay in RELAYS.get().into_iter().flatten() {
-        lock(relay).share(inode, asking);
-    }
+    relays::each(|relay| relay.share(inode, asking));
 }
 
 /// Before a wait: what listens here is listened on over packets too.
@@ -221,35 +219,32 @@ fn follow_listeners(now: u32) {
     if is_confined() {
         return;
     }
-    for relay in relays() {
-        lock(relay).follow(&listener::all());
-    }
+    begin();
+    relays::each(|relay| relay.follow(&listener::all()));
 }
 
 /// Before this process confines itself: it accepts new clients from the kernel alone, so the engines listen for it no
 /// more. Connections that have come already are offered to it first.
 pub fn leave_listeners() {
-    for relay in RELAYS.get().into_iter().flatten() {
-        let mut relay = lock(relay);
+    relays::each(|relay| {
         relay.drive();
         relay.follow(&[]);
-    }
+    });
 }
 
-/// The engines, made now if they were not and no signal handler runs.
-fn relays() -> &'static [&'static Mutex<Relay>] {
+/// Makes the engines now if they were not and no signal handler runs.
+fn begin() {
     if !is_active() && !thread().is_handling() {
         start();
     }
-    RELAYS.get().map_or(&[], Vec::as_slice)
 }
 
 /// The same for what is not accepted.
-fn relays_of_client() -> &'static [&'static Mutex<Relay>] {
+fn begin_as_client() {
     if !IS_CLIENT.load(Ordering::Relaxed) {
         IS_CLIENT.store(true, Ordering::Relaxed);
     }
-    relays()
+    begin();
 }
 
 #[cold]
@@ -288,6 +283,9 @@ fn take_free() -> bool {
         engine: IS_CLIENT.load(Ordering::Relaxed),
     };
     let taken = interface::take(&wants);
+    for number in &taken.gone {
+        interface::returning::expect(*number);
+    }
     IS_WAITING.store(taken.is_waiting, Ordering::Relaxed);
     let is_looking = taken.is_looking || interface::returning::are_expected();
     IS_LOOKING.store(is_looking, Ordering::Relaxed);
@@ -299,25 +297,22 @@ fn take_free() -> bool {
         relay.succeed(&listeners);
     }
     if !new.is_empty() {
-        let new = new
-            .into_iter()
-            .map(|relay| &*Box::leak(Box::new(Mutex::new(relay))));
-        // The new ones first: the interfaces of others may be gone.
-        let all = new.chain(RELAYS.get().into_iter().flatten().copied());
-        RELAYS.put(all.collect());
+        new.into_iter().for_each(relays::enter);
+        follow_links();
         IS_ACTIVE.store(true, Ordering::Release);
         datagrams::follow_engines();
     }
-    for (link, queue, opened) in taken.queues {
-        if !add_queue(link, queue, opened) {
-            interface::forget_device(link, queue);
-            interface::give_back(link, queue);
+    for (number, queue, opened) in taken.queues {
+        if !add_queue(number, queue, opened) {
+            interface::forget_device(number, queue);
+            interface::give_back(number, queue);
         }
     }
-    for (link, queue) in taken.surplus {
-        interface::forget_device(link, queue);
-        if relay_of(link).is_some_and(|mut relay| relay.remove_queue(queue).is_ok()) {
-            interface::give_back(link, queue);
+    for (number, queue) in taken.surplus {
+        interface::forget_device(number, queue);
+        let removed = relays::with(number, |relay| relay.remove_queue(queue));
+        if removed.is_some_and(|removed| removed.is_ok()) {
+            interface::give_back(number, queue);
         }
     }
     has_changed
@@ -350,31 +345,21 @@ fn try_for<T>(one: &Mutex<T>, tries: u32) -> Option<MutexGuard<'_, T>> {
     })
 }
 
-fn relay_of(link: u32) -> Option<MutexGuard<'static, Relay>> {
-    let mut relays = RELAYS.get().into_iter().flatten().map(|one| lock(one));
-    relays.find(|one| one.link == link)
-}
-
 /// Whether it could be used.
-fn add_queue(link: u32, queue: u32, opened: Opened) -> bool {
+fn add_queue(number: u64, queue: u32, opened: Opened) -> bool {
     let memory = opened.memory();
     // With no engine locked: it may wait until the kernel has sent what another process has left.
     let device = match Xdp::over(opened) {
         Ok(device) => device,
         Err((_, _opened)) => {
             interface::forget_used(memory);
-            interface::forget_device(link, queue);
+            interface::forget_device(number, queue);
             return false;
         }
     };
     interface::forget_used(memory);
-    relay_of(link).is_some_and(|mut relay| relay.add_queue(queue, Box::new(device)).is_ok())
-}
-
-fn lock<T>(relay: &Mutex<T>) -> MutexGuard<'_, T> {
-    relay
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    let added = relays::with(number, |relay| relay.add_queue(queue, Box::new(device)));
+    added.is_some_and(|added| added.is_ok())
 }
 
 /// A round of every engine that no other thread is driving.
@@ -396,9 +381,7 @@ pub fn drive_idle() {
 /// [`drive_idle`] of every engine, after whoever is driving it.
 pub fn drive_in_turn() {
     if is_active() {
-        for relay in RELAYS.get().into_iter().flatten() {
-            lock(relay).drive_idle();
-        }
+        relays::each(Relay::drive_idle);
     }
 }
 
@@ -411,15 +394,10 @@ pub fn were_driven_just_now() -> bool {
 fn drive_all(round: fn(&mut Relay)) {
     DRIVEN.store(ticks(), Ordering::Relaxed);
     let mut strays = Vec::new();
-    for relay in RELAYS.get().into_iter().flatten() {
-        let mut relay = match relay.try_lock() {
-            Ok(relay) => relay,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => continue,
-        };
-        round(&mut relay);
+    relays::each_free(|relay| {
+        round(relay);
         strays.append(&mut relay.take_strays());
-    }
+    });
     if !strays.is_empty() {
         bring(strays);
     }
@@ -429,10 +407,9 @@ fn drive_all(round: fn(&mut Relay)) {
 /// Brings frames to the engines that have their addresses.
 #[cold]
 fn bring(mut strays: Vec<Stray>) {
-    for relay in RELAYS.get().into_iter().flatten() {
-        let mut relay = lock(relay);
+    relays::each(|relay| {
         let mut has_any = false;
-        strays = strays
+        strays = std::mem::take(&mut strays)
             .into_iter()
             .filter_map(|stray| {
                 let left = relay.bring(stray);
@@ -443,7 +420,7 @@ fn bring(mut strays: Vec<Stray>) {
         if has_any {
             relay.drive();
         }
-    }
+    });
 }
 
 /// For the service thread: drives engines that no thread has driven for a while. Returns how it is to sleep: with no
@@ -460,21 +437,22 @@ pub fn serve() -> Service {
     // Of a process that has confined itself only this thread may ask the kernel for an engine.
     let idle_us = if is_confined() { 0 } else { IDLE_US };
     let (mut is_busy, mut strays) = (false, Vec::new());
-    for relay in RELAYS.get().into_iter().flatten() {
-        if let Ok(mut relay) = relay.try_lock() {
-            relay.drive_if_idle(idle_us);
-            strays.append(&mut relay.take_strays());
-            is_busy |= relay.is_busy();
-            if relay.has_gone() {
-                interface::returning::expect(relay.link);
-                IS_LOOKING.store(true, Ordering::Relaxed);
-            }
-            if let Some(apply) = relay.new_policies() {
-                interface::say_policies(relay.link, apply);
-            }
-        } else {
-            is_busy = true;
+    let (mut gone, mut is_any_done) = (Vec::new(), false);
+    let are_free = relays::each_free(|relay| {
+        relay.drive_if_idle(idle_us);
+        strays.append(&mut relay.take_strays());
+        is_busy |= relay.is_busy();
+        if relay.has_gone() {
+            gone.push(relay.number);
         }
+        is_any_done |= relay.is_done();
+        if let Some(apply) = relay.new_policies() {
+            interface::say_policies(relay.number, apply);
+        }
+    });
+    is_busy |= !are_free;
+    if is_any_done || !gone.is_empty() {
+        clear_away(&gone);
     }
     if !strays.is_empty() {
         bring(strays);
@@ -487,6 +465,25 @@ pub fn serve() -> Service {
         Some(watch) if IS_LOOKING.load(Ordering::Relaxed) => Service::Watch(watch.looking()),
         Some(watch) => Service::Watch(watch),
     }
+}
+
+/// Interfaces have gone, or programs have let the last connections go of some that had.
+#[cold]
+fn clear_away(gone: &[u64]) {
+    // Not while a child is made.
+    let _one_at_a_time = IS_STARTED.lock();
+    for number in gone {
+        interface::returning::expect(*number);
+        IS_LOOKING.store(true, Ordering::Relaxed);
+    }
+    relays::free(interface::close);
+    follow_links();
+}
+
+/// Each engine knows the interfaces of the others.
+fn follow_links() {
+    let links = interface::links();
+    relays::each(|relay| relay.follow_links(&links));
 }
 
 fn pause() -> Duration {
@@ -551,8 +548,7 @@ pub fn forget() {
     interface::forget_network();
     interface::returning::forget();
     if IS_ACTIVE.swap(false, Ordering::AcqRel) {
-        // Not dropped: what is in them lies in memory that the parent uses.
-        RELAYS.put(Vec::new());
+        relays::forget();
         interface::close_used();
     }
 }

@@ -49,10 +49,10 @@ pub enum Role {
     Taker(u64),
     /// A process that was given the connection; the end of the link means that it has taken it.
     Given(u64),
-    /// The rendezvous socket of the programs that share this interface.
-    Cluster(u32),
+    /// The rendezvous socket of the programs that share the interface of this number.
+    Cluster(u64),
     /// Somebody at such a rendezvous socket who has not spoken.
-    Joiner(u32),
+    Joiner(u64),
     /// Readable when threads of the program have left work here.
     Deferred,
     /// Readable when something has happened on a socket with O_ASYNC.

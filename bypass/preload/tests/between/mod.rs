@@ -60,6 +60,21 @@ impl Network {
         server.ip("addr add 10.79.0.2/24 dev vb");
     }
 
+    /// The same with an index for the server's end, which it keeps as it is moved there.
+    pub fn link_with_index(&self, index: u32) {
+        let (client, server) = (&self.client, &self.server);
+        // The kernel takes that of the second end only where the first has one too.
+        let other = index + 1000;
+        client.ip(&format!(
+            "link add va index {other} type veth peer name vb index {index}"
+        ));
+        client.ip(&format!("link set vb netns {}", server.thread()));
+        for (side, name, host) in [(client, "va", 1), (server, "vb", 2)] {
+            side.ip(&format!("addr add 10.79.0.{host}/24 dev {name}"));
+            side.ip(&format!("link set {name} up"));
+        }
+    }
+
     pub fn of(&self, role: &str) -> (&Namespace, &'static str) {
         let (name, end) = ENDS[usize::from(role != "client")];
         let namespace = if name == "client" {

@@ -236,7 +236,7 @@ fn look(fd: i32) -> Seen {
         Some(Role::OwnRendezvous) => Role::Stranger,
         Some(Role::Rendezvous(number)) => Role::Caller(*number),
         Some(Role::Offer(inode)) => Role::Taker(*inode),
-        Some(Role::Cluster(link)) => Role::Joiner(*link),
+        Some(Role::Cluster(number)) => Role::Joiner(*number),
         Some(role) => {
             let is_broken = match link::receive(fd) {
                 Ok((message, fds)) => return Seen::Word(role.clone(), message, fds),

@@ -16,7 +16,7 @@ use bypass_sys::sandbox::is_confined;
 use bypass_sys::{address, kernel};
 
 use super::relay::Relay;
-use super::{is_wanted, lock, relays_of_client, RELAYS};
+use super::{begin_as_client, is_wanted, relays};
 use crate::datagrams::{self, control, Inner, Place, Socket};
 use crate::process::uring;
 
@@ -159,9 +159,10 @@ fn is_bound_to_device(fd: i32) -> bool {
 /// Whether its datagrams are accelerated. Existing claims are kept without a gap.
 fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
     let (port, ip) = (found.local.port(), found.ip());
-    let relays = relays_of_client();
-    let has_address = |relay: &Mutex<Relay>| ip.is_none_or(|ip| lock(relay).has_address(ip));
-    if !relays.iter().copied().any(has_address) {
+    begin_as_client();
+    let has_address =
+        |relay: &mut Relay| !relay.is_gone() && ip.is_none_or(|ip| relay.has_address(ip));
+    if relays::find(|relay| has_address(relay).then_some(())).is_none() {
         return false;
     }
     let Some(inodes) = who_has(port) else {
@@ -189,16 +190,19 @@ fn claim(index: usize, socket: &Socket, found: &Found) -> bool {
         // Datagrams that came before the claim wait in the kernel.
         socket.expect_older();
     }
-    // New engines may stand before the ones of an earlier claim.
-    for relay in relays {
-        let mut relay = lock(relay);
-        let link = relay.link;
-        let engines = &mut socket.lock().engines;
-        if !engines.contains(&link) {
-            engines.push(link);
+    // Since an earlier claim engines may have come and gone.
+    let before = std::mem::take(&mut socket.lock().engines);
+    let mut now = Vec::new();
+    relays::each(|relay| {
+        if relay.is_gone() {
+            return;
+        }
+        now.push(relay.number);
+        if !before.contains(&relay.number) {
             relay.claim_datagrams(port);
         }
-    }
+    });
+    socket.lock().engines = now;
     siblings.is_empty() || are_claimed(port, siblings)
 }
 
@@ -263,12 +267,11 @@ fn release(socket: &Socket) {
     };
     let Some(local) = local else { return };
     // Those of then: there may be others since.
-    for relay in RELAYS.get().into_iter().flatten() {
-        let mut relay = lock(relay);
-        if engines.contains(&relay.link) {
+    relays::each(|relay| {
+        if engines.contains(&relay.number) {
             relay.release_datagrams(local.port());
         }
-    }
+    });
 }
 
 /// The same of a socket that is bound elsewhere now, or closed: nothing finds it any more.

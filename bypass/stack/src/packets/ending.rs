@@ -8,7 +8,8 @@ use bypass_sys::clock::now_ns;
 use bypass_sys::thread::thread;
 
 use super::relay::{Left, Relay};
-use super::{drive, is_active, lock, poll, relays, take_no_more};
+use super::relays::{self, lock};
+use super::{drive, is_active, poll, take_no_more};
 use crate::process::deadline::{shorter, Deadline};
 use crate::process::deferral::{asleep, inside};
 use crate::stream::Lingering;
@@ -70,7 +71,10 @@ fn now_us() -> u64 {
 
 /// A round of every engine, with which the engines end where nothing needs them any more, or for too long.
 fn ends(start_us: u64) -> bool {
-    let needs = |relay: &mut Relay| {
+    let needs = |place: &mut Option<Box<Relay>>| {
+        let Some(relay) = place else {
+            return false;
+        };
         relay.follow(&[]);
         relay.drive();
         let mut left = relay.close_own();
@@ -78,7 +82,9 @@ fn ends(start_us: u64) -> bool {
         left.has_unsent |= relay.is_sending();
         is_needed(&left, relay.still_us(), now_us() - start_us)
     };
-    end_unless(relays(), needs, Relay::reset_all)
+    end_unless(relays::places(), needs, |place| {
+        place.iter_mut().for_each(|relay| relay.reset_all());
+    })
 }
 
 /// Whether an engine goes on in which nothing has moved for `still_us`, of a process that has been ending for `ending_us`.

@@ -3,6 +3,7 @@
 //! What is opened is inherited by children, as listeners are. Which of them uses it, or which of its queues, is
 //! decided by locks that end with their holder: nginx's master opens, the workers that wait use.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bypass_netlink::{Link, Tables};
@@ -24,6 +25,7 @@ use super::secret::{self, Secret};
 use super::watching::ENGINES_MAX;
 use crate::datagrams;
 use crate::process::{self, table};
+use crate::service;
 use crate::sys::{is_file_locked, lock_file, lock_part, part_holder, unlock_part};
 
 mod cluster;
@@ -36,6 +38,8 @@ pub use passing::{inherit, leave};
 
 /// One interface.
 struct Interface {
+    /// No other one has it in this process: see [`new_number`].
+    number: u64,
     link: u32,
     steering: Arc<Steering>,
     /// See [`secret`].
@@ -48,6 +52,12 @@ struct Interface {
     divided: Option<Divided>,
     /// Where programs of the same cluster ask for it.
     rendezvous: Option<Owned>,
+}
+
+/// A number for an interface that was opened. Once it is removed another one may have its index.
+fn new_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 struct Divided {
@@ -77,13 +87,14 @@ impl Divided {
         }
     }
 
-    /// A queue is this process's from now on.
-    fn use_queue(&mut self, queue: u32, opened: &Opened) -> kernel::Result<()> {
+    /// A queue of interface `number` is this process's from now on.
+    fn use_queue(&mut self, number: u64, queue: u32, opened: &Opened) -> kernel::Result<()> {
         let again = opened.again()?;
-        again
-            .descriptors()
-            .into_iter()
-            .for_each(|fd| note(fd, true));
+        let descriptors = again.descriptors();
+        descriptors.iter().for_each(|fd| table::hide(*fd));
+        if let Ok(mut used) = USED.lock() {
+            used.extend(descriptors.iter().map(|fd| (number, *fd)));
+        }
         let mut device = opened.descriptors();
         // Closed as soon as it is mapped.
         device.retain(|fd| *fd != opened.memory());
@@ -115,16 +126,19 @@ impl Divided {
 impl Interface {
     fn descriptors(&self) -> impl Iterator<Item = i32> + use<'_> {
         let own = [self.lease.0];
-        let opened = self.opened.iter().flatten().flat_map(Opened::descriptors);
         let divided = self.divided.iter();
-        let shared = divided
-            .clone()
-            .flat_map(|divided| divided.exchange.descriptors());
-        let used = divided.flat_map(|divided| divided.used.iter().flatten());
-        let used = used.flat_map(|used| used.opened.descriptors());
+        let shared = divided.flat_map(|divided| divided.exchange.descriptors());
         let rendezvous = self.rendezvous.iter().map(|rendezvous| rendezvous.0);
-        let all = opened.chain(self.steering.descriptors()).chain(own);
-        all.chain(shared).chain(used).chain(rendezvous)
+        let all = self.of_queues().chain(self.steering.descriptors());
+        all.chain(own).chain(shared).chain(rendezvous)
+    }
+
+    /// Those with which queues were opened, but for what an engine has taken of them.
+    fn of_queues(&self) -> impl Iterator<Item = i32> + use<'_> {
+        let opened = self.opened.iter().flatten();
+        let used = self.divided.iter().flat_map(|divided| &divided.used);
+        let used = used.flatten().map(|used| &used.opened);
+        opened.chain(used).flat_map(Opened::descriptors)
     }
 }
 
@@ -150,11 +164,18 @@ static INTERFACES: Mutex<Known> = Mutex::new(Known::NotOpened);
 /// The steering of each interface that was opened, whether an engine of this process uses it or not.
 static STEERINGS: Mutex<Vec<(u32, Weak<Steering>)>> = Mutex::new(Vec::new());
 
-/// The name of each interface that was opened.
-static NAMES: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+/// An interface that was opened.
+struct Named {
+    number: u64,
+    link: u32,
+    name: String,
+}
 
-/// Descriptors of the interfaces that this process uses.
-static USED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+/// All of them, until they are gone.
+static NAMES: Mutex<Vec<Named>> = Mutex::new(Vec::new());
+
+/// Descriptors of the interfaces that this process uses, with the number of each; 0: its engine reports the close.
+static USED: Mutex<Vec<(u64, i32)>> = Mutex::new(Vec::new());
 
 /// A descriptor that an engine opens, or is about to close.
 fn note(fd: i32, is_open: bool) {
@@ -163,11 +184,50 @@ fn note(fd: i32, is_open: bool) {
     };
     if is_open {
         table::hide(fd);
-        used.push(fd);
+        used.push((0, fd));
     } else {
-        used.retain(|one| *one != fd);
+        used.retain(|(_, one)| *one != fd);
         table::show(fd);
     }
+}
+
+/// The engine of an interface is about to be freed, and to close what it uses.
+pub fn close(number: u64) {
+    let Ok(mut used) = USED.lock() else {
+        return;
+    };
+    used.retain(|(of, fd)| {
+        if *of == number {
+            table::show(*fd);
+        }
+        *of != number
+    });
+}
+
+/// An interface is gone: it is not taken any more, and its engine, if there is one, keeps only what it uses.
+fn abandon(number: u64) {
+    let taken = INTERFACES.lock().ok().and_then(|mut known| {
+        let Known::Opened(all) = &mut *known else {
+            return None;
+        };
+        let at = all.iter().position(|one| one.number == number)?;
+        Some(all.swap_remove(at))
+    });
+    let Some(mut interface) = taken else {
+        return;
+    };
+    if let Some(rendezvous) = interface.rendezvous.take() {
+        let fd = rendezvous.into_raw();
+        if service::remove(fd).is_none() {
+            service::close(fd);
+        }
+    }
+    let has_engine = interface.divided.as_ref().is_some_and(|one| one.own != 0);
+    let unused: Vec<i32> = match has_engine {
+        true => interface.of_queues().collect(),
+        false => interface.descriptors().collect(),
+    };
+    unused.into_iter().for_each(forget_used);
 }
 
 /// Locks them across a fork.
@@ -209,7 +269,7 @@ pub fn close_used() {
         used.into_iter().for_each(std::mem::forget);
     }
     let used = USED.lock().map(|mut used| std::mem::take(&mut *used));
-    for fd in used.unwrap_or_default() {
+    for (_, fd) in used.unwrap_or_default() {
         table::show(fd);
         let _ = kernel::close(fd);
     }
@@ -248,16 +308,16 @@ pub fn open_all() {
 }
 
 /// IPsec policies have begun to apply to new connections over an interface that is in use, or have ceased.
-pub fn say_policies(link: u32, apply: bool) {
+pub fn say_policies(number: u64, apply: bool) {
     let known = NAMES.lock();
-    let name = known.iter().flat_map(|names| names.iter());
-    let name = name.filter(|(known, _)| *known == link);
+    let named = known.iter().flat_map(|names| names.iter());
+    let named = named.filter(|one| one.number == number);
     let what = match apply {
         true => "IPsec policies have changed; new connections there go to the kernel",
         false => "no IPsec policy applies any more; new connections there are accelerated",
     };
-    for (_, name) in name {
-        opening::say(name, what);
+    for one in named {
+        opening::say(&one.name, what);
         process::fall_back(Reason::Interface);
     }
 }
@@ -268,7 +328,11 @@ fn open_one(name: &str) -> Result<Interface, String> {
         steerings.push((interface.link, Arc::downgrade(&interface.steering)));
     }
     if let Ok(mut names) = NAMES.lock() {
-        names.push((interface.link, name.to_owned()));
+        names.push(Named {
+            number: interface.number,
+            link: interface.link,
+            name: name.to_owned(),
+        });
     }
     Ok(interface)
 }
@@ -317,10 +381,12 @@ pub fn give_up_privileges() {
 pub struct Taken {
     /// New engines.
     pub engines: Vec<Relay>,
-    /// Further queues, with their links, for engines that are there.
-    pub queues: Vec<(u32, u32, Opened)>,
-    /// Queues, with their links, that are to be given back.
-    pub surplus: Vec<(u32, u32)>,
+    /// Further queues, with the numbers of their interfaces, for engines that are there.
+    pub queues: Vec<(u64, u32, Opened)>,
+    /// Queues, with the numbers of their interfaces, that are to be given back.
+    pub surplus: Vec<(u64, u32)>,
+    /// Numbers of interfaces that were gone before there was an engine.
+    pub gone: Vec<u64>,
     /// Other processes use an interface on which this one has no engine.
     pub is_waiting: bool,
     /// There are queues that may become free.
@@ -374,9 +440,10 @@ pub fn take(wants: &Wants) -> Taken {
             all.push(interface);
             continue;
         }
-        let steering = interface.steering.clone();
+        let (number, steering) = (interface.number, interface.steering.clone());
         match over_all(interface) {
             Ok(relay) => taken.engines.push(relay),
+            Err(libc::ENODEV) => taken.gone.push(number),
             Err(_) => {
                 // No process would read what a former process had claimed: the kernel handles it again.
                 steering.keep_only(Transport::Tcp, &[]);
@@ -438,7 +505,7 @@ fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
         let surplus = others.take(divided.surplus(around.owners) as usize);
         taken
             .surplus
-            .extend(surplus.map(|queue| (interface.link, queue)));
+            .extend(surplus.map(|queue| (interface.number, queue)));
         return;
     }
     let locked = chosen.into_iter();
@@ -452,6 +519,11 @@ fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
                     taken.engines.push(relay);
                     break;
                 }
+                Err(libc::ENODEV) => {
+                    put_back(interface, home);
+                    taken.gone.push(interface.number);
+                    return;
+                }
                 Err(_) => {
                     // No process would read what a former process had claimed there.
                     let steering = interface.steering.of_queue(home);
@@ -462,7 +534,7 @@ fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
                 }
             }
         }
-        let has_engine = |relay: &Relay| relay.link == interface.link;
+        let has_engine = |relay: &Relay| relay.number == interface.number;
         let has_one = taken.engines.iter().any(has_engine);
         if let Some(divided) = &interface.divided {
             match has_one {
@@ -480,8 +552,8 @@ fn take_queues(interface: &mut Interface, wants: &Wants, taken: &mut Taken) {
 }
 
 /// A queue that this process is to use no longer, or cannot: another may take it, or this one again.
-pub fn give_back(link: u32, queue: u32) {
-    with_divided(link, |interface| put_back(interface, queue));
+pub fn give_back(number: u64, queue: u32) {
+    with_divided(number, |interface| put_back(interface, queue));
 }
 
 fn put_back(interface: &mut Interface, queue: u32) {
@@ -496,8 +568,8 @@ fn put_back(interface: &mut Interface, queue: u32) {
 }
 
 /// The device of a queue is about to be closed.
-pub fn forget_device(link: u32, queue: u32) {
-    with_divided(link, |interface| {
+pub fn forget_device(number: u64, queue: u32) {
+    with_divided(number, |interface| {
         let divided = interface.divided.iter_mut();
         let used = divided.flat_map(|divided| divided.used[queue as usize].as_mut());
         let fds = used.flat_map(|used| std::mem::take(&mut used.device));
@@ -505,7 +577,7 @@ pub fn forget_device(link: u32, queue: u32) {
     });
 }
 
-fn with_divided(link: u32, act: impl FnOnce(&mut Interface)) {
+fn with_divided(number: u64, act: impl FnOnce(&mut Interface)) {
     let Ok(mut known) = INTERFACES.lock() else {
         return;
     };
@@ -513,7 +585,7 @@ fn with_divided(link: u32, act: impl FnOnce(&mut Interface)) {
         return;
     };
     let mut all = all.iter_mut();
-    let Some(interface) = all.find(|one| one.link == link) else {
+    let Some(interface) = all.find(|one| one.number == number) else {
         return;
     };
     if interface.divided.is_some() {
@@ -529,8 +601,8 @@ fn hand_out(interface: &mut Interface, queue: u32, taken: &mut Taken) {
     ) else {
         return;
     };
-    match divided.use_queue(queue, &opened) {
-        Ok(()) => taken.queues.push((interface.link, queue, opened)),
+    match divided.use_queue(interface.number, queue, &opened) {
+        Ok(()) => taken.queues.push((interface.number, queue, opened)),
         Err(_) => {
             interface.opened[queue as usize] = Some(opened);
             put_back(interface, queue);
@@ -544,14 +616,14 @@ fn over_all(mut interface: Interface) -> kernel::Result<Relay> {
     if let Some(divided) = interface.divided.take() {
         divided.exchange.descriptors().for_each(table::show);
     }
-    let mut used: Vec<i32> = interface.descriptors().collect();
-    let link = interface.link;
+    let used: Vec<i32> = interface.descriptors().collect();
+    let (number, link) = (interface.number, interface.link);
     let opened = interface.opened.into_iter().flatten().collect();
     let device = Box::new(Shown(queues::over(opened)?));
     let settings = settings(interface.secret);
     let shard = Shard::over(interface.steering, link, device, settings)?;
-    note_used(&shard, &mut used);
-    Relay::new(shard, interface.lease, link, false)
+    note_used(&shard, number, used);
+    Relay::new(shard, interface.lease, (number, link), false)
 }
 
 /// An engine on one queue, with which others of this interface may follow.
@@ -560,7 +632,8 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
     let divided = interface.divided.as_mut().ok_or(libc::EINVAL)?;
     let place = &mut interface.opened[home as usize];
     let opened = place.take().ok_or(libc::EINVAL)?;
-    if let Err(error) = divided.use_queue(home, &opened) {
+    let number = interface.number;
+    if let Err(error) = divided.use_queue(number, home, &opened) {
         *place = Some(opened);
         return Err(error);
     }
@@ -581,13 +654,25 @@ fn over_queue(interface: &mut Interface, home: u32) -> kernel::Result<Relay> {
         settings(interface.secret),
     )?;
     shard.crosses(crossing);
-    note_used(&shard, &mut used);
-    Relay::new(shard, interface.lease.clone(), interface.link, true)
+    note_used(&shard, number, used);
+    Relay::new(
+        shard,
+        interface.lease.clone(),
+        (number, interface.link),
+        true,
+    )
 }
 
 /// How long an acknowledgment waits for an answer that may carry it while the program has something to do in each of
 /// its rounds: a client that opens a connection waits twice before its request, with others to look after meanwhile.
 const ANSWER_WAIT_US: u64 = 1000;
+
+/// The interfaces that are open.
+pub fn links() -> Vec<u32> {
+    let names = NAMES.lock();
+    let open = names.iter().flat_map(|names| names.iter());
+    open.map(|one| one.link).collect()
+}
 
 fn settings(secret: Secret) -> bypass_shard::Settings {
     let mut host = engine::of_host();
@@ -597,12 +682,8 @@ fn settings(secret: Secret) -> bypass_shard::Settings {
     // Between two rounds, in which whoever waits drives the engine.
     host.answers_follow = true;
     host.answer_wait_us = ANSWER_WAIT_US;
-    let names = NAMES.lock();
-    let links = names
-        .iter()
-        .flat_map(|names| names.iter().map(|(link, _)| *link));
     bypass_shard::Settings {
-        beside: links.collect(),
+        beside: links(),
         accept_from: process::settings().accept_from.clone(),
         notice: note,
         receiver: datagrams::deliver,
@@ -615,16 +696,18 @@ pub fn forget_used(fd: i32) {
     note(fd, false);
 }
 
-/// Everything that a forked child must close.
-fn note_used(shard: &Shard, used: &mut Vec<i32>) {
-    // Devices have closed some.
-    used.retain(|fd| kernel::fcntl(*fd, libc::F_GETFD, 0).is_ok());
+/// Everything of interface `number` that a forked child must close: `opened`, and what its engine has made.
+fn note_used(shard: &Shard, number: u64, opened: Vec<i32>) {
     let polled = shard.poll_fds().into_iter().flatten();
-    let own: Vec<i32> = polled.filter(|fd| !used.contains(fd)).collect();
+    let own: Vec<i32> = polled.filter(|fd| !opened.contains(fd)).collect();
     own.iter().for_each(|fd| table::hide(*fd));
-    used.extend(own);
-    if let Ok(mut all) = USED.lock() {
-        all.append(used);
+    if let Ok(mut used) = USED.lock() {
+        // Devices have closed some, and some were noted before.
+        let is_new = |fd: &i32| used.iter().all(|(_, known)| known != fd);
+        let is_open = |fd: &i32| kernel::fcntl(*fd, libc::F_GETFD, 0).is_ok();
+        let all = opened.into_iter().filter(is_open).chain(own);
+        let new: Vec<i32> = all.filter(is_new).collect();
+        used.extend(new.into_iter().map(|fd| (number, fd)));
     }
 }
 

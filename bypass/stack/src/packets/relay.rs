@@ -31,6 +31,7 @@ mod asking;
 mod closing;
 mod counting;
 mod datagrams;
+mod gone;
 mod keeping;
 mod listening;
 mod moving;
@@ -58,6 +59,8 @@ const QUIET_US: u64 = 200_000;
 pub struct Relay {
     shard: Shard,
     lease: Arc<Owned>,
+    /// The interface's, which no other one has in this process, whatever its index.
+    pub number: u64,
     /// The interface.
     pub link: u32,
     /// It is gone, and whether that was asked for.
@@ -186,7 +189,7 @@ impl Relay {
     pub fn new(
         shard: Shard,
         lease: Arc<Owned>,
-        link: u32,
+        (number, link): (u64, u32),
         is_divided: bool,
     ) -> kernel::Result<Self> {
         Ok(Self {
@@ -194,6 +197,7 @@ impl Relay {
             losses: Losses::of(&shard),
             shard,
             lease,
+            number,
             link,
             is_gone: None,
             policies: (false, true),
@@ -232,6 +236,9 @@ impl Relay {
                 place.ready_list().awake();
             }
         }
+        if self.is_gone() {
+            return self.drive_without_interface();
+        }
         let mut has_moved = self.take_in();
         has_moved |= self.hear();
         if !self.lingering.is_empty() {
@@ -244,6 +251,7 @@ impl Relay {
             self.look_at_room();
         }
         self.look_at_interface();
+        self.look_at_policies();
         if self.shard.driven_us() >= self.others_us && thread().may_ask() {
             self.look_at_others();
             self.count_losses();
@@ -280,16 +288,7 @@ impl Relay {
         has_moved
     }
 
-    /// Connections over an interface that is gone end.
-    fn look_at_interface(&mut self) {
-        if self.is_gone.is_none() && self.shard.has_lost_interface() {
-            self.is_gone = Some(false);
-            let now_us = self.shard.driven_us();
-            self.shard
-                .engine()
-                .fail_all(now_us, tcp::Error::NetworkUnreachable);
-            service::wake();
-        }
+    fn look_at_policies(&mut self) {
         let has_policies = self.shard.has_policies();
         if self.policies.0 != has_policies {
             self.policies = (has_policies, false);
@@ -302,20 +301,18 @@ impl Relay {
         self.shard.take_strays()
     }
 
+    /// Interfaces on which this process has engines.
+    pub fn follow_links(&mut self, links: &[u32]) {
+        self.shard.set_beside(links.to_vec());
+    }
+
     /// Takes a frame that came by another interface, where the address is this one's; else it is given back.
     pub fn bring(&mut self, stray: Stray) -> Option<Stray> {
-        if self.is_gone.is_some() || !self.shard.has_address(stray.to) {
+        if self.is_gone() || !self.shard.has_address(stray.to) {
             return Some(stray);
         }
         self.shard.bring(stray);
         None
-    }
-
-    /// Whether the interface has gone since that was asked last.
-    pub fn has_gone(&mut self) -> bool {
-        let is_new = self.is_gone == Some(false);
-        self.is_gone = self.is_gone.map(|_| true);
-        is_new
     }
 
     /// Whether IPsec policies apply to new connections, where that has changed since it was asked last.
@@ -382,6 +379,9 @@ impl Relay {
 
     /// Whether the engine has bytes, or an end, that the others have not acknowledged, or have no room for.
     pub fn is_sending(&mut self) -> bool {
+        if self.is_gone() {
+            return false;
+        }
         let engine = self.shard.engine();
         let counts = engine.counts();
         let has_bytes = counts.segments > 0 || counts.buffer_bytes > 0;

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use bypass_sys::kernel;
 
-use super::{drive, holders, is_active, lock, look, look_at_once, pause, RELAYS};
+use super::relays::{self, lock, Place};
+use super::{drive, holders, is_active, look, look_at_once, pause};
 use crate::process::deadline::{shorter, signals};
 use crate::process::deferral::inside;
 use crate::process::wakers;
@@ -17,6 +18,8 @@ pub const ENGINES_MAX: usize = 8;
 /// What a sleep watches besides.
 pub struct Watch {
     fds: [libc::pollfd; OF_ENGINE * ENGINES_MAX],
+    /// Whose they are.
+    watched: [Option<&'static Place>; ENGINES_MAX],
     count: usize,
     bound: Option<Duration>,
     is_of_service: bool,
@@ -40,9 +43,7 @@ pub fn watch_for_service() -> Option<Watch> {
 }
 
 fn service_is_awake() {
-    for relay in RELAYS.get().into_iter().flatten() {
-        lock(relay).service_sleeps(false);
-    }
+    relays::each(|relay| relay.service_sleeps(false));
 }
 
 fn watch_for(is_of_service: bool) -> Option<Watch> {
@@ -51,20 +52,27 @@ fn watch_for(is_of_service: bool) -> Option<Watch> {
     }
     let mut watch = Watch {
         fds: [polled(-1); OF_ENGINE * ENGINES_MAX],
+        watched: [None; ENGINES_MAX],
         count: 0,
         bound: None,
         is_of_service,
         looks: false,
     };
-    for relay in RELAYS.get().into_iter().flatten().take(ENGINES_MAX) {
-        let mut relay = lock(relay);
+    for place in relays::places() {
+        let mut locked = lock(place);
+        let alive = locked.as_deref_mut().filter(|relay| !relay.is_gone());
+        let (Some(relay), true) = (alive, watch.count < ENGINES_MAX) else {
+            continue;
+        };
         if relay.arm() {
             return None;
         }
-        for fd in relay.poll_fds() {
-            watch.fds[watch.count].fd = fd;
-            watch.count += 1;
+        let at = watch.count * OF_ENGINE;
+        for (polled, fd) in watch.fds[at..].iter_mut().zip(relay.poll_fds()) {
+            polled.fd = fd;
         }
+        watch.watched[watch.count] = Some(*place);
+        watch.count += 1;
         watch.bound = shorter(watch.bound, relay.wait_us().map(Duration::from_micros));
         if is_of_service {
             relay.service_sleeps(true);
@@ -76,7 +84,7 @@ fn watch_for(is_of_service: bool) -> Option<Watch> {
 impl Watch {
     /// The descriptors.
     pub fn fds(&self) -> &[libc::pollfd] {
-        &self.fds[..self.count]
+        &self.fds[..self.count * OF_ENGINE]
     }
 
     /// The same with looks for queues, for which only this thread is woken.
@@ -97,10 +105,12 @@ impl Watch {
         if self.is_of_service {
             service_is_awake();
         }
-        let engines = RELAYS.get().into_iter().flatten();
-        for (relay, fds) in engines.zip(fds.chunks(OF_ENGINE)) {
+        let watched = self.watched.iter().flatten();
+        for (place, fds) in watched.zip(fds.chunks(OF_ENGINE)) {
             if fds.iter().skip(1).any(|one| one.revents != 0) {
-                lock(relay).has_news();
+                if let Some(relay) = lock(place).as_deref_mut() {
+                    relay.has_news();
+                }
             }
         }
         drive();

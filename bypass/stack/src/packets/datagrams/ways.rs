@@ -9,7 +9,8 @@ use bypass_stats::Counter;
 use bypass_sys::clock::now_ns;
 use bypass_sys::kernel;
 
-use super::super::{lock, relays, relays_of_client};
+use super::super::begin_as_client;
+use super::super::relays::{self, lock};
 use crate::datagrams::{Said, Socket};
 use crate::process;
 
@@ -31,7 +32,8 @@ struct Known {
 /// By which engine, and how long a datagram may be.
 #[derive(Clone, Copy)]
 struct Open {
-    engine: usize,
+    /// Its place, and its number.
+    engine: (usize, u64),
     way: Way,
     room: usize,
 }
@@ -96,7 +98,9 @@ pub fn send(
     let (class, hops) = class_and_hops;
     open.way.traffic_class = said.traffic_class.unwrap_or(class);
     open.way.hops = said.hops.unwrap_or(hops);
-    let mut relay = lock(relays().get(open.engine)?);
+    let (at, number) = open.engine;
+    let mut place = lock(relays::places().get(at)?);
+    let relay = place.as_deref_mut().filter(|one| one.number == number)?;
     if said.link.is_some_and(|link| link != relay.link) {
         return None;
     }
@@ -119,9 +123,13 @@ fn has_error(fd: i32) -> bool {
 
 fn find(local: SocketAddr, to: SocketAddr, former: Option<Open>) -> Option<Open> {
     let source = Some(local.ip()).filter(|ip| !ip.is_unspecified());
-    let mut engines = relays_of_client().iter().enumerate();
-    engines.find_map(|(engine, relay)| {
-        let (way, room) = lock(relay).way((source, local.port()), to)?;
+    begin_as_client();
+    let mut places = relays::places().iter().enumerate();
+    places.find_map(|(at, place)| {
+        let place = lock(place);
+        let relay = place.as_deref()?;
+        let (way, room) = relay.way((source, local.port()), to)?;
+        let engine = (at, relay.number);
         // The same way as before knows its neighbour already.
         let kept = former.filter(|former| former.engine == engine && is_same(&former.way, &way));
         let way = kept.map_or(way, |former| former.way);

@@ -96,16 +96,16 @@ pub fn meet() {
     }
     for interface in opened().iter().flat_map(|known| known.all()) {
         if let Some(rendezvous) = &interface.rendezvous {
-            service::add(rendezvous.0, Role::Cluster(interface.link));
+            service::add(rendezvous.0, Role::Cluster(interface.number));
         }
     }
 }
 
-/// Gives somebody who has asked at a rendezvous socket, over `asking`, the interface.
-pub fn admit(link: u32, asking: i32) {
+/// Gives somebody who has asked at the rendezvous socket of interface `number`, over `asking`, the interface.
+pub fn admit(number: u64, asking: i32) {
     let known = opened();
     let mut all = known.iter().flat_map(|known| known.all());
-    let Some(interface) = all.find(|one| one.link == link) else {
+    let Some(interface) = all.find(|one| one.number == number) else {
         return;
     };
     let Some(rendezvous) = &interface.rendezvous else {

@@ -125,6 +125,7 @@ fn attach(
     let lease = numbers::high(|| kernel::memfd_create(c"wirespeed-lease"))?;
     let divided = || Exchange::open(opened.len() as u32).map(Divided::new);
     let interface = Interface {
+        number: new_number(),
         link: link.index,
         divided: is_divided(traits).then(divided).transpose()?,
         steering: Arc::new(steering),

@@ -233,6 +233,7 @@ impl Words {
             return None;
         }
         Some(Interface {
+            number: new_number(),
             link,
             steering: Arc::new(steering),
             secret: secret.to_ne_bytes(),

@@ -21,11 +21,12 @@ pub fn forget() {
     }
 }
 
-/// An interface that this process uses is gone.
-pub fn expect(link: u32) {
+/// An interface that this process uses, or was about to, is gone.
+pub fn expect(number: u64) {
+    abandon(number);
     let name = NAMES.lock().ok().and_then(|mut names| {
-        let at = names.iter().position(|(known, _)| *known == link)?;
-        Some(names.swap_remove(at).1)
+        let at = names.iter().position(|one| one.number == number)?;
+        Some(names.swap_remove(at).name)
     });
     let (Some(name), Ok(mut gone)) = (name, GONE.lock()) else {
         return;
@@ -72,6 +73,8 @@ pub fn open_returned() -> bool {
                 opening::say(name, "it is back and used again");
                 all.push(interface);
             }
+            // Gone once more, meanwhile.
+            Err(_) if !is_there(name) => gone.0.push(name.clone()),
             Err(why) => {
                 opening::say(
                     name,
@@ -81,4 +84,8 @@ pub fn open_returned() -> bool {
         }
     }
     all.len() > before
+}
+
+fn is_there(name: &str) -> bool {
+    Tables::new().is_ok_and(|tables| tables.link(name).is_some())
 }

@@ -19,12 +19,13 @@ impl Relay {
 
     /// Whether the interface has an address whose frames are taken.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.shard.has_address(ip)
+        !self.is_gone() && self.shard.has_address(ip)
     }
 
     /// See [`bypass_shard::Shard::way`].
     pub fn way(&self, from: (Option<IpAddr>, u16), to: SocketAddr) -> Option<(Way, usize)> {
-        self.shard.way(from, to)
+        let way = || self.shard.way(from, to);
+        (!self.is_gone()).then(way).flatten()
     }
 
     /// Whether the datagram was sent.

@@ -93,6 +93,22 @@ impl Relay {
         }
     }
 
+    /// No connections come here any more: what waits is for all, and so are those of others' engines for this process.
+    pub(super) fn keep_nothing(&mut self) {
+        for place in &mut self.places {
+            let Some(listener) = &place.listener else {
+                continue;
+            };
+            if core::mem::take(&mut place.served_us) != 0 {
+                listener.set_served(false);
+            }
+            if place.peer.segment.is_kept() {
+                place.peer.segment.set_over_packets(false);
+                peer::ring_listeners(&place.peer.segment);
+            }
+        }
+    }
+
     /// The engine has accepted a connection of this listener.
     pub(super) fn note_served(&mut self, at: usize) {
         let now_us = self.shard.driven_us();

@@ -18,6 +18,9 @@ impl Relay {
     /// Listens where the program listens now, and where it has closed its listener and other processes
     /// have not: their connections go on coming through this one.
     pub fn follow(&mut self, listeners: &[Arc<Listener>]) {
+        if self.is_gone() {
+            return;
+        }
         let places = &self.places;
         let is_over = |place: &usize| {
             let own = places[*place].listener.as_ref();

@@ -23,6 +23,9 @@ impl Relay {
     ) -> Result<(Arc<Peer>, usize, SocketAddr), tcp::Error> {
         // The clock may be old: no thread has driven it yet.
         self.drive();
+        if self.is_gone() {
+            return Err(tcp::Error::NetworkUnreachable);
+        }
         if self.is_at_limit() {
             return Err(tcp::Error::NoBuffers);
         }

@@ -80,6 +80,14 @@ impl Relay {
         }
     }
 
+    /// Nothing is left to the kernel any more because this engine has as many connections as may be.
+    pub(super) fn forget_room(&mut self) {
+        if core::mem::take(&mut self.is_full) {
+            FULL.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.is_crowded = false;
+    }
+
     fn look_at_crowd(&mut self, listening: Handle) {
         let (accepted, now_us) = (self.accepted(listening), self.shard.driven_us());
         if let Some(group) = self.listeners.get_mut(&listening) {
