@@ -118,6 +118,8 @@ pub struct Config {
     pub slow_start_after_idle: bool,
     /// Retransmissions of a SYN.
     pub syn_retries: u8,
+    /// Further ones that come first, each after the first timeout (tcp_syn_linear_timeouts).
+    pub syn_linear_timeouts: u8,
     /// Retransmissions of a SYN/ACK.
     pub syn_ack_retries: u8,
     /// Retransmissions of data.
@@ -197,6 +199,7 @@ impl Default for Config {
             initial_window: 10,
             slow_start_after_idle: true,
             syn_retries: 6,
+            syn_linear_timeouts: 0,
             syn_ack_retries: 5,
             retries: 15,
             orphan_retries: 8,

@@ -73,18 +73,19 @@ impl Conn {
 
     fn on_syn_timeout(&mut self, cx: &mut Context) {
         let own = self.settings.syn_retries;
-        let retries = match self.state {
-            State::SynSent if own > 0 => own,
-            State::SynSent => cx.config.syn_retries,
-            _ => cx.config.syn_ack_retries,
+        let (linear, retries) = match self.state {
+            State::SynSent if own > 0 => (cx.config.syn_linear_timeouts, own),
+            State::SynSent => (cx.config.syn_linear_timeouts, cx.config.syn_retries),
+            _ => (0, cx.config.syn_ack_retries),
         };
+        let retries = retries.saturating_add(linear);
         if self.recovery.timeouts >= retries || self.is_past_user_timeout(cx) {
             cx.stats.attempt_fails += 1;
             self.give_up(cx);
             return;
         }
         self.recovery.timeouts += 1;
-        self.backoff = self.backoff.saturating_add(1);
+        self.backoff = self.recovery.timeouts.saturating_sub(linear);
         self.syn_resent = true;
         self.syn_due = true;
         // RFC 3168, 6.1.1.1: a middlebox may drop SYNs that ask for ECN.

@@ -374,6 +374,36 @@ fn an_unanswered_syn_is_sent_six_times_again_and_times_out() {
     );
 }
 
+/// tcp_syn_linear_timeouts of Linux since 6.5, where it is 4.
+#[test]
+fn the_first_of_a_syns_timeouts_may_be_as_long_as_one() {
+    let config = Config {
+        syn_linear_timeouts: 2,
+        syn_retries: 2,
+        ..config(1)
+    };
+    play_with(
+        config,
+        "connect
+        > S 0:0
+        wait 999ms
+        +2ms
+        > S 0:0
+        wait 998ms
+        +2ms
+        > S 0:0
+        wait 998ms
+        +2ms
+        > S 0:0
+        wait 1900ms
+        +200ms
+        > S 0:0
+        wait 3500ms
+        +1s
+        error timed out",
+    );
+}
+
 #[test]
 fn a_refusal_counts_only_with_the_right_acknowledgment() {
     play(

@@ -64,6 +64,8 @@ fn obey(engine: &mut Config, read: impl Fn(&str) -> Option<String>) {
     let count = |name| one(name).map(|value| value.clamp(1, u64::from(u8::MAX)) as u8);
     put(&mut engine.retries, count("retries2"));
     put(&mut engine.syn_ack_retries, count("synack_retries"));
+    let linear = one("syn_linear_timeouts").map(|count| count.min(u64::from(u8::MAX)) as u8);
+    put(&mut engine.syn_linear_timeouts, linear);
     // Zero stands for as many as the engine has.
     let orphans = count("orphan_retries").filter(|_| is_on("orphan_retries") == Some(true));
     put(&mut engine.orphan_retries, orphans);
@@ -172,7 +174,10 @@ pub fn settings(mut engine: Config, options: &Tcp) -> Settings {
         engine.ecn = if offered.ecn { Ecn::Request } else { Ecn::Off };
     }
     put(&mut engine.retries, options.retries);
-    put(&mut engine.syn_retries, options.syn_retries);
+    if let Some(retries) = options.syn_retries {
+        // So many in all.
+        (engine.syn_retries, engine.syn_linear_timeouts) = (retries, 0);
+    }
     // A timer of nothing would send for ever.
     let time_us = |ms: u64| ms.max(1) * 1000;
     put(
@@ -327,6 +332,7 @@ mod tests {
         let engine = obeyed(&[
             ("retries2", "3"),
             ("synack_retries", "1"),
+            ("syn_linear_timeouts", "4"),
             ("orphan_retries", "2"),
             ("timestamps", "0"),
             ("sack", "0"),
@@ -347,6 +353,7 @@ mod tests {
             engine.orphan_retries,
         );
         assert_eq!(tries, (3, 1, 2));
+        assert_eq!(engine.syn_linear_timeouts, 4);
         assert!(!engine.timestamps && !engine.sack && !engine.window_scaling);
         assert_eq!((engine.ecn, engine.syn_cookies), (Ecn::Request, false));
         assert!(!engine.slow_start_after_idle && !engine.loss_probe);
