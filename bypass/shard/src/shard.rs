@@ -22,6 +22,10 @@ use crate::sink::{Received, ToDevice, Waiting};
 const NETWORK_US: u64 = 10_000;
 /// Longest GSO segment: an IP packet, with room for its headers.
 const GSO_MAX: u32 = 65_000;
+/// Between tries of what a device has no room for...
+const TRY_AGAIN_US: u64 = 200;
+/// ...and of one that takes nothing, such as that of a link without a carrier.
+const TRY_SELDOM_US: u64 = 10_000;
 /// Frames that may wait for other shards.
 const STRAYS_MAX: usize = 1024;
 /// Frames that the engine is given at once.
@@ -96,6 +100,8 @@ pub struct Shard {
     inherits: bool,
     /// See [`has_lost_interface`](Self::has_lost_interface).
     lost_interface: bool,
+    /// Since when the device has had no room for anything, and how many frames it had taken then.
+    refused: Option<(u64, u64)>,
     now_us: u64,
     network_us: u64,
 }
@@ -215,6 +221,7 @@ impl Shard {
             drops_new: false,
             inherits: false,
             lost_interface: false,
+            refused: None,
             now_us,
             network_us: now_us,
         }
@@ -341,7 +348,26 @@ impl Shard {
         }
         // An error here is the interface's: frames are lost until it is back.
         let _ = self.device.flush();
+        self.note_refusal();
         has_others
+    }
+
+    fn note_refusal(&mut self) {
+        if !self.engine.is_refused() && !self.device.has_unsent() {
+            self.refused = None;
+            return;
+        }
+        let sent = self.device.counters().sent;
+        if self.refused.is_none_or(|(_, before)| before != sent) {
+            self.refused = Some((self.now_us, sent));
+        }
+    }
+
+    /// How long until what the device refuses is tried again: longer while it takes nothing at all.
+    fn refusal_us(&self) -> u64 {
+        let since_us = self.refused.map_or(self.now_us, |(since_us, _)| since_us);
+        let refused_us = self.now_us.saturating_sub(since_us);
+        (refused_us / 4).clamp(TRY_AGAIN_US, TRY_SELDOM_US)
     }
 
     fn look_at_network(&mut self) {
@@ -470,14 +496,14 @@ impl Shard {
 
     /// How long until a timer is due, or frames that found no room should be tried again.
     pub fn wait_us(&self) -> Option<u64> {
-        const TRY_AGAIN_US: u64 = 200;
         let timer = self
             .engine
             .next_timer()
             .map(|at_us| at_us.saturating_sub(now_us()));
-        let has_output = self.engine.has_output() || self.device.has_unsent();
-        let output = has_output.then_some(TRY_AGAIN_US);
-        timer.into_iter().chain(output).min()
+        let waiting = self.engine.has_waiting().then_some(TRY_AGAIN_US);
+        let is_refused = self.engine.is_refused() || self.device.has_unsent();
+        let refused = is_refused.then(|| self.refusal_us());
+        timer.into_iter().chain(waiting).chain(refused).min()
     }
 
     /// Sleeps until frames come, the network changes or a timer is due, and no longer than `most`;
@@ -761,5 +787,23 @@ mod tests {
             rounds += 1;
         }
         assert_eq!(rounds, 3);
+    }
+
+    #[test]
+    fn a_device_that_takes_nothing_is_tried_less_and_less_often() {
+        let device = Box::new(Refusing(u32::MAX));
+        let mut shard = Shard::alone(device, [2; 6], &[], &[], Settings::default());
+        let begun_us = shard.driven_us();
+        let (mut at_us, mut longest_us, mut rounds) = (begun_us, 0, 0);
+        while at_us < begun_us + 1_000_000 {
+            shard.drive_at(at_us);
+            shard.finish();
+            let wait_us = shard.wait_us().expect("it is tried again");
+            longest_us = wait_us.max(longest_us);
+            at_us += wait_us;
+            rounds += 1;
+        }
+        assert!(rounds < 300, "{rounds} in a second");
+        assert_eq!(longest_us, TRY_SELDOM_US);
     }
 }

@@ -166,6 +166,8 @@ pub struct Conn {
     pub ack_has_waited: bool,
     /// The peer has sent more than the window took, and does not know of it: see `Conn::flush_ack`.
     pub is_overrun: bool,
+    /// The device had no room for something when it was last offered.
+    pub is_refused: bool,
     /// Acknowledgments that are not delayed, at the start of a connection.
     pub quick_acks: u8,
     /// Requests and answers alternate: acknowledgments ride on answers.

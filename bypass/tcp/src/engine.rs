@@ -390,8 +390,17 @@ impl Engine {
     /// Whether the device refused something, or an acknowledgment waits for an answer: call
     /// [`Engine::end_batch`] again when there is room, or after the application has acted.
     pub fn has_output(&self) -> bool {
-        let cx = &self.cx;
-        !cx.output.is_empty() || !cx.refused.is_empty() || !cx.waiting.is_empty()
+        self.is_refused() || self.has_waiting()
+    }
+
+    /// Whether the device refused something.
+    pub fn is_refused(&self) -> bool {
+        !self.cx.output.is_empty() || !self.cx.refused.is_empty()
+    }
+
+    /// Whether an acknowledgment waits for an answer.
+    pub fn has_waiting(&self) -> bool {
+        !self.cx.waiting.is_empty()
     }
 
     /// When [`Engine::poll_timers`] has something to do at the latest; nothing when no timer runs.

@@ -41,6 +41,12 @@ impl Conn {
             && self.flush_new(cx, link, sink)
             && self.flush_probe(cx, link, sink);
         self.note_limit(cx);
+        self.is_refused = !done;
+        if self.is_refused && self.retransmit == RetransmitTimer::Off {
+            // Nothing is in flight whose timer would end the connection, should the device never have room.
+            let rto_us = self.rto_us(&cx.config);
+            self.arm(cx, RetransmitTimer::Persist, cx.now_us + rto_us);
+        }
         // An acknowledgment does not wait for room for a GSO segment.
         let may_acknowledge = done || cx.full == Full::Gso;
         may_acknowledge && self.flush_ack(cx, link, sink) && done
@@ -588,6 +594,10 @@ impl Conn {
         };
         if !self.emit(cx, link, sink, segment) {
             return false;
+        }
+        if self.is_refused && self.packets_out == 0 {
+            // The waits for the device say nothing of the path.
+            (self.backoff, self.probes_out, self.trouble_since_us) = (0, 0, 0);
         }
         self.forget_pushes(end);
         // Sent again they may be single segments: only bytes that the application pushed keep the mark.

@@ -48,7 +48,13 @@ impl Conn {
         );
         self.hop = hop;
         match sent {
-            Sent::Full => return false,
+            Sent::Full => {
+                if self.retransmit == RetransmitTimer::Off {
+                    let rto_us = self.rto_us(&cx.config);
+                    self.arm(cx, RetransmitTimer::Timeout, cx.now_us + rto_us);
+                }
+                return false;
+            }
             Sent::NoWay(error) => self.on_unreachable(cx, error),
             Sent::Done => {
                 self.syn_due = false;

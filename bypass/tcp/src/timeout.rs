@@ -217,13 +217,13 @@ impl Conn {
         self.fail(cx, error);
     }
 
-    /// The window is closed, or a small segment was held back (RFC 9293, 3.8.6).
+    /// The window is closed, a small segment was held back (RFC 9293, 3.8.6), or the device has no room for the first one.
     fn on_persist_timer(&mut self, cx: &mut Context) {
         self.retransmit = RetransmitTimer::Off;
         if self.unsent() == 0 && !self.fin_waits() || self.packets_out > 0 {
             return;
         }
-        if self.snd_wnd > 0 {
+        if self.snd_wnd > 0 && !self.is_refused {
             self.push_small = true;
             self.push_seq = self.tx_end();
             self.queue_output(cx);
@@ -240,10 +240,11 @@ impl Conn {
             self.give_up(cx);
             return;
         }
-        cx.stats.window_probes += 1;
         self.probes_out += 1;
         self.backoff = self.backoff.saturating_add(1);
-        self.probe_due = true;
+        // A segment that the device refuses is tried again anyway.
+        self.probe_due |= self.snd_wnd == 0;
+        cx.stats.window_probes += u64::from(self.snd_wnd == 0);
         let rto_us = self.within_user_timeout(cx, self.rto_us(&cx.config));
         self.arm(cx, RetransmitTimer::Persist, cx.now_us + rto_us);
         self.queue_output(cx);

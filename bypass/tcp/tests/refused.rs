@@ -3,7 +3,7 @@
 
 mod support;
 
-use bypass_tcp::{Config, Handle};
+use bypass_tcp::{Config, Error, Handle};
 use support::config;
 use support::dialogue::Dialogue;
 
@@ -64,6 +64,48 @@ fn a_gso_segment_without_room_holds_no_other_connection_back() {
         < . 1:1 ack 11 win 65535
         close
         > F. 11:11 ack 1
+        ",
+    );
+}
+
+/// As one whose peer does not answer; nothing is in flight that would end it.
+#[test]
+fn a_connection_whose_gso_segment_never_finds_room_times_out() {
+    let (mut dialogue, handles) = accepted(1);
+    dialogue.play("gso room 0");
+    write(&mut dialogue, handles[0], 100_000);
+    end_part(&mut dialogue, usize::MAX);
+    let begun_us = dialogue.now_us;
+    let mut timers = 0;
+    while let Some(next_us) = dialogue.engine.next_timer() {
+        assert!(timers < 50);
+        timers += 1;
+        dialogue.now_us = next_us;
+        let Dialogue { engine, frames, .. } = &mut dialogue;
+        engine.poll_timers(next_us, frames);
+        engine.end_batch(next_us, frames);
+    }
+    let error = dialogue.engine.take_error(handles[0]);
+    assert_eq!(error.ok().flatten(), Some(Error::TimedOut));
+    let seconds = (dialogue.now_us - begun_us) / 1_000_000;
+    assert!((500..2000).contains(&seconds), "{seconds} s");
+    assert!(!dialogue.engine.has_output());
+}
+
+#[test]
+fn a_gso_segment_that_has_waited_long_is_sent_again_as_soon_as_any() {
+    let (mut dialogue, _) = accepted(1);
+    dialogue.play(
+        "
+        gso room 0
+        send 2000
+        wait 20s
+        gso room any
+        > . 1:1001 ack 1
+        > P. 1001:2001 ack 1
+        # Its timers begin again.
+        +100ms
+        > P. 1001:2001 ack 1
         ",
     );
 }
