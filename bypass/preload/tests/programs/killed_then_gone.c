@@ -3,6 +3,8 @@
 #include "starving.h"
 
 #define ROUNDS 20
+/* On a busy machine idle threads take seconds for what others wait for: then no more rounds begin after so long. */
+#define BEGIN_S 30
 
 static pid_t accepting_child(int listening) {
     pid_t child = fork();
@@ -18,8 +20,8 @@ static pid_t accepting_child(int listening) {
 }
 
 static void server(void) {
-    int listening = listener(4), works = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    int listening = listener(4), works = 0, rounds = 0, goes_on = 1;
+    for (double since = now_s(); goes_on; rounds++) {
         char buffer[8] = "";
         schedule_others(SCHED_IDLE);
         pid_t child = accepting_child(listening);
@@ -32,9 +34,10 @@ static void server(void) {
         works += read(fd, buffer, sizeof buffer) == 4 && memcmp(buffer, "left", 4) == 0;
         close(fd);
         /* Of two connections that wait, one of the kernel's and one over packets, any may be accepted first. */
-        tell(0);
+        goes_on = rounds + 1 < ROUNDS && now_s() - since < BEGIN_S;
+        tell(goes_on);
     }
-    say("%d of %d", works, ROUNDS);
+    say("in all rounds %d", works == rounds);
 }
 
 static void client_of_a_round(int port) {
@@ -50,11 +53,10 @@ static void client_of_a_round(int port) {
 
 static void client(void) {
     int port = hear();
-    for (int round = 0; round < ROUNDS; round++) {
+    do {
         pid_t child = fork();
         if (child == 0)
             client_of_a_round(port);
         reap(child);
-        hear();
-    }
+    } while (hear());
 }
