@@ -1,13 +1,11 @@
 //! mlockall(2): the program's memory is locked. Segments are not: the kernel would make memory of each of their
-//! pages, of which few are in use. And mmap(2), of a number that may be closed.
+//! pages, of which few are in use.
 
 use core::ffi::{c_int, c_void};
 
-use bypass_stack::operations::descriptors::visible;
 use bypass_stack::process::deferral::inside;
 use bypass_sys::kernel;
 use bypass_sys::memory::ranges;
-use libc::{off_t, size_t};
 
 use crate::outcome::{errno, set_errno};
 use crate::real;
@@ -33,41 +31,6 @@ pub unsafe extern "C-unwind" fn mlockall(flags: c_int) -> c_int {
     set_errno(before);
     inside(|| lock_the_programs(flags));
     0
-}
-
-/// An allocator may call it at any time: it is made without libc, which would have to be found.
-#[no_mangle]
-pub unsafe extern "C-unwind" fn mmap(
-    at: *mut c_void,
-    length: size_t,
-    access: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    let (access, flags, fd) = (access as usize, flags as usize, visible(fd) as usize);
-    let arguments = [at as usize, length, access, flags, fd, offset as usize];
-    // SAFETY: the caller's arguments.
-    match kernel::check(unsafe { kernel::raw(libc::SYS_mmap, arguments) }) {
-        Ok(at) => at as *mut c_void,
-        Err(error) => {
-            set_errno(error);
-            libc::MAP_FAILED
-        }
-    }
-}
-
-#[no_mangle]
-pub unsafe extern "C-unwind" fn mmap64(
-    at: *mut c_void,
-    length: size_t,
-    access: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments; off_t has 64 bits here.
-    unsafe { mmap(at, length, access, flags, fd, offset) }
 }
 
 /// Whether the program's own memory is within the limit of locked memory.

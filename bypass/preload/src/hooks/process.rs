@@ -247,15 +247,6 @@ pub unsafe extern "C-unwind" fn syscall(
                 exec::execveat(fd, path, arguments, environment, e as c_int).into()
             }
             libc::SYS_mlockall => c_long::from(memory::mlockall(fd)),
-            libc::SYS_mmap => {
-                let (access, flags) = (c as c_int, d as c_int);
-                let at = memory::mmap(a as *mut _, b, access, flags, e as c_int, f as i64);
-                if at == libc::MAP_FAILED {
-                    -1
-                } else {
-                    at as c_long
-                }
-            }
             libc::SYS_tee => files::tee(fd, b as c_int, c, d as u32) as c_long,
             libc::SYS_unshare => c_long::from(unshare(fd)),
             libc::SYS_setns => c_long::from(setns(fd, b as c_int)),

@@ -1,8 +1,8 @@
 /* solo: calls about the number of a socket that is closed. */
 #define SOLO
 #include "contract.h"
-#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -66,14 +66,6 @@ static void by_path(int fd) {
     result("statx by number", syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_SIZE, &more));
 }
 
-static void map(int fd) {
-    long page = sysconf(_SC_PAGESIZE);
-    outcome("mmap", (long)mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0));
-    outcome("mmap of an odd offset", (long)mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 1));
-    outcome("mmap by number", syscall(SYS_mmap, NULL, page, PROT_READ, MAP_SHARED, fd, 0L));
-    outcome("mmap of no file", (long)mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, fd, 0));
-}
-
 static void solo(void) {
     struct stat state;
     struct statfs system;
@@ -105,7 +97,6 @@ static void solo(void) {
     result("sendfile", sendfile(file, fd, NULL, 1));
     result("flock", flock(fd, LOCK_SH));
     result("flock by number", syscall(SYS_flock, fd, LOCK_SH));
-    map(fd);
     by_path(fd);
     by_pipes(fd);
     pass(fd);
