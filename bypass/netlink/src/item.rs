@@ -298,7 +298,16 @@ impl Route {
 
     /// The lowest one of the same network.
     pub(crate) fn first_of_network(&self) -> Self {
+        Self::bare(self.table, self.kind, self.destination, self.prefix)
+    }
+
+    /// A network, with nothing said of the way to it.
+    fn bare(table: u32, kind: RouteKind, destination: IpAddr, prefix: u8) -> Self {
         Self {
+            table,
+            kind,
+            destination,
+            prefix,
             tos: 0,
             from: 0,
             preference: 0,
@@ -309,7 +318,6 @@ impl Route {
             mtu: None,
             mss: None,
             hops: None,
-            ..*self
         }
     }
 
@@ -321,21 +329,11 @@ impl Route {
         let Some(destination) = unspecified(fixed[0]) else {
             return Vec::new();
         };
+        let (table, kind) = (u32::from(fixed[4]), kind_of(fixed[7]));
         let mut route = Self {
-            table: u32::from(fixed[4]),
-            kind: kind_of(fixed[7]),
-            destination,
-            prefix: fixed[1],
             tos: fixed[3],
             from: fixed[2],
-            preference: 0,
-            gateway: None,
-            link: 0,
-            source: None,
-            metric: 0,
-            mtu: None,
-            mss: None,
-            hops: None,
+            ..Self::bare(table, kind, destination, fixed[1])
         };
         let mut hops = Vec::new();
         for (kind, value) in attributes(rest) {
